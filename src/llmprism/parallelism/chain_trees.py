@@ -34,11 +34,7 @@ def without_chain_trees(
     lengths = {len(path) for path in paths}
     if rings or len(lengths) != 1 or not 2 < min(lengths) <= rules.kinds.tree_members:
         return kinds
-    if not _from_both_ends(job, paths, rules):
-        return kinds
-    kind = np.where(passing, PairKind.DP, kinds.kind).astype(np.int8)
-    confidence = np.where(passing, rules.kinds.mesh_confidence, kinds.confidence)
-    return LinkKinds(kind, confidence, kinds.one_way, kinds.fits)
+    return kinds.as_collectives(passing, rules) if _from_both_ends(job, paths, rules) else kinds
 
 
 def _from_both_ends(job: Job, paths: tuple[tuple[int, ...], ...], rules: LayoutRules) -> bool:

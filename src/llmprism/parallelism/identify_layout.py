@@ -135,8 +135,8 @@ def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> Pa
         transfers = muted(transfers, exchanges.rows)
         features = pair_features(transfers, clock, rules)
         shown = evidence_of(transfers, links, features, clock, rules)
-    kinds = judge_links(links, features, shown, rules)
-    kinds = _with_rings(kinds, meshes.more[~meshes.inside | meshes.more], rules)
+    with_ring = meshes.more[~meshes.inside | meshes.more]  # links of a mesh that carry a ring besides
+    kinds = judge_links(links, features, shown, rules).as_collectives(with_ring, rules)
     job = replace(job, clock=clock, transfers=transfers)
     return PartialLayout(rules, job, clock, best, meshes, exchanges, links, features, kinds, measured=clock)
 
@@ -356,13 +356,6 @@ def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_st
 def _beyond(meshes: tuple[Group, ...], rings: tuple[Group, ...]) -> tuple[Group, ...]:
     """The rings that are not all-to-alls again: what is left of those looks like a ring among the same members."""
     return tuple(ring for ring in rings if not any(set(ring.members) <= set(mesh.members) for mesh in meshes))
-
-
-def _with_rings(kinds: LinkKinds, rings: Bool, rules: LayoutRules) -> LinkKinds:
-    """The judged kinds, links of a mesh that carry a ring besides made data-parallel."""
-    kind = np.where(rings, PairKind.DP, kinds.kind).astype(np.int8)
-    confidence = np.where(rings, rules.kinds.mesh_confidence, kinds.confidence)
-    return LinkKinds(kind, confidence, kinds.one_way, kinds.fits | rings)
 
 
 def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout, bytes_say: OtherReadings) -> JobLayout:

@@ -46,6 +46,12 @@ class LinkKinds:
     def only(self, chosen: Bool) -> LinkKinds:
         return LinkKinds(self.kind[chosen], self.confidence[chosen], self.one_way[chosen], self.fits[chosen])
 
+    def as_collectives(self, chosen: Bool, rules: LayoutRules = RULES) -> LinkKinds:
+        """The kinds, those of some links made collectives: something else has told what they are."""
+        kind = np.where(chosen, PairKind.DP, self.kind).astype(np.int8)
+        confidence = np.where(chosen, rules.kinds.mesh_confidence, self.confidence)
+        return LinkKinds(kind, confidence, self.one_way, self.fits | chosen)
+
 
 def judge_links(links: Links, features: PairFeatures, shown: LinkEvidence, rules: LayoutRules = RULES) -> LinkKinds:
     """Each sort of links on its own evidence, and all sorts together by what the graph could be (`rival_kinds`)."""
