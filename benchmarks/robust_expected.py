@@ -8,8 +8,10 @@ that would look most alike, and both sets of records are compared:
 - A stall that begins where the job rests in every step, or at the end of a step, cannot be told from an evaluation or a
   checkpoint, and a crash that stops all of them there, before the victim's next message was due, not from the job's
   normal end. A restart that comes after the scenario's end leaves the records of a crash for good.
-- A rank that hangs or dies can be named if others go on after its next message was due in the twin. Where all stop in
-  the same moment the job is the place.
+- A rank that hangs or dies can be named if others go on after its next message was due in the twin, and nobody else
+  stops like it: with a message due in the same moment that is never sent. Nobody begins a collective that one of its
+  members does not join, so all of its members stop together, and nothing tells which one it was. Where all stop in
+  the same moment, or several just like the victim, the job is the place.
 - A crash that leaves the very records of a hang of the same rank is a hang, for all that anybody can see, and the slow
   stage of a job with a single pipeline is the slow GPU of that stage.
 """
@@ -34,6 +36,7 @@ from llmprism.model import FindingKind, Where, WhereType
 from llmprism.score import Truth, read_truth
 from llmprism.score.document import IssueFact, ScoredJob
 from llmprism.sim import Scenario, simulate
+from llmprism.sim.faults import CRASH_SPREAD_NS
 from llmprism.sim.scenario import FaultSpec
 from llmprism.sim.simulation import EPOCH_NS
 
@@ -77,10 +80,10 @@ def fault_shows(scenario: Scenario, folder: Path) -> bool:
     """Whether the first planted fault can be noticed at all, by the records in `folder` and those of the twin."""
     fault = scenario.faults[0]
     for_good = fault.kind == "crash_restart" and fault.at_s + fault.restart_s >= scenario.seconds
-    if (fault.kind == "crash" or for_good) and not _victim_shows(
-        scenario, folder, read_truth(folder / "truth.json.gz")
-    ):
-        return not _ends_at_rest(scenario, folder)
+    if fault.kind == "crash" or for_good:
+        stops = _stops(scenario, folder, read_truth(folder / "truth.json.gz"))
+        if not stops.others_go_on:
+            return not _ends_at_rest(scenario, folder)
     if fault.kind in ENDINGS:
         return True
     with _played(replace(scenario, faults=())) as twin:
@@ -96,7 +99,7 @@ def answers_of(scenario: Scenario, folder: Path) -> list[Truth]:
     truth, fault = read_truth(folder / "truth.json.gz"), scenario.faults[0]
     label = truth.faults[0]
     labels = [label]
-    if fault.kind in ENDINGS and not _victim_shows(scenario, folder, truth):
+    if fault.kind in ENDINGS and not _stops(scenario, folder, truth).show_the_victim:
         labels.append(replace(label, where=Where(WhereType.JOB, label.job or "")))
     if fault.kind in ("hang", "crash"):
         other = FindingKind.CRASH if fault.kind == "hang" else FindingKind.HANG
@@ -123,8 +126,21 @@ def _by_its_other_name(scenario: Scenario, truth: Truth) -> list[IssueFact]:
     return []
 
 
-def _victim_shows(scenario: Scenario, folder: Path, truth: Truth) -> bool:
-    """Do others go on after the victim's next message was due?"""
+@dataclass(frozen=True)
+class Stops:
+    """How the members of a job stop: `others_go_on` after the victim's next message was due; `alike` are those that
+    stop just like it, and are not the same place."""
+
+    others_go_on: bool
+    alike: frozenset[str]
+
+    @property
+    def show_the_victim(self) -> bool:
+        return self.others_go_on and not self.alike
+
+
+def _stops(scenario: Scenario, folder: Path, truth: Truth) -> Stops:
+    """By the messages that each member still sends, and by when its next one was due in the twin."""
     fault, label = scenario.faults[0], truth.faults[0]
     victims = {str(label.where.id), *label.equivalents}
     gone_ns = EPOCH_NS + int(fault.at_s * 1e9)
@@ -134,8 +150,14 @@ def _victim_shows(scenario: Scenario, folder: Path, truth: Truth) -> bool:
         members = _members(truth, fault)
         usual, step_ns = _sent_by(twin, members), _step_ns(read_truth(twin / "truth.json.gz"), fault)
     last = {name: int(sent[sent < back_ns].max(initial=gone_ns)) for name, sent in _sent_by(folder, members).items()}
-    due = min((_next(usual[name], last[name]) for name in victims if name in last), default=_LAST_NS)
-    return max((last[name] for name in last if name not in victims), default=0) > due + WENT_ON * step_ns
+    due = {name: _next(usual[name], moment) for name, moment in last.items()}
+    first = min((due[name] for name in victims if name in due), default=_LAST_NS)
+    go_on = max((last[name] for name in last if name not in victims), default=0) > first + WENT_ON * step_ns
+    near = max(SAME_MOMENT * step_ns, SAME_MOMENT_NS)
+    alike = frozenset(name for name in due if name not in victims and abs(due[name] - first) <= near)
+    if fault.kind == "crash":  # the address of a dead rank is neither heard nor written to: those that are live
+        alike -= _seen_after(folder, gone_ns + CRASH_SPREAD_NS)
+    return Stops(go_on, alike)
 
 
 def _at_rest(fault: FaultSpec, twin: Truth, sick: Silences, well: Silences) -> bool:
@@ -250,6 +272,13 @@ def _sent_by(folder: Path, members: frozenset[str]) -> dict[str, Int64]:
     table = _inside(folder, members)
     start, source = table["start_ns"].to_numpy(), np.array(table["src"].to_pylist())
     return {name: np.sort(start[source == name]) for name in sorted(members)}
+
+
+def _seen_after(folder: Path, moment: int) -> set[str]:
+    """Addresses that send or are sent anything, of any size, after a moment."""
+    table = _records(folder).select(["start_ns", "src", "dst"])
+    later = table.filter(pc.greater(table["start_ns"], moment))
+    return {*later["src"].to_pylist(), *later["dst"].to_pylist()}
 
 
 def _next(moments: Int64, after: int) -> int:

@@ -6,9 +6,10 @@ import numpy as np
 
 import robust_expected
 from llmprism.model import FindingKind, WhereType
+from llmprism.score import read_truth
 from llmprism.sim import parse_scenario, simulate
 from llmprism.sim.simulation import EPOCH_NS
-from robust_expected import _ends_a_step, answers_of, fault_shows
+from robust_expected import _ends_a_step, _stops, answers_of, fault_shows
 
 TEXT = """
 seconds = 12
@@ -103,3 +104,16 @@ def test_the_slow_stage_of_a_single_pipeline_is_its_gpu(tmp_path: Path) -> None:
     assert (FindingKind.SLOW_GPU, WhereType.GPU) in names(*played(tmp_path / "one", PIPED, fault))
     fault = fault.replace("stage = 2", "stage = 1")
     assert names(*played(tmp_path / "two", BOTH, fault)) == [(FindingKind.IMBALANCE, WhereType.STAGE)]
+
+
+def test_who_stops_in_one_collective_with_others_cannot_be_told_from_them(tmp_path: Path) -> None:
+    """Experts of two ranks exchange nothing once one of them hangs: both owe the same message, while other pipelines
+    go on."""
+    fault = 'kind = "hang"\nrank = 0\nat_s = 4.3'
+    together = played(tmp_path / "experts", "pp = 2\ndp = 2\nep = 2\nmicro_batches = 8", fault)
+    assert names(*together) == [(FindingKind.HANG, WhereType.GPU), (FindingKind.HANG, WhereType.JOB)]
+    stops = _stops(*together, read_truth(together[1] / "truth.json.gz"))
+    assert stops.others_go_on
+    assert len(stops.alike) == 1
+    alone = played(tmp_path / "alone", BOTH, fault)
+    assert names(*alone) == [(FindingKind.HANG, WhereType.GPU)]
