@@ -30,6 +30,7 @@ from llmprism.diagnose.first_to_stop import (
     overdue_first,
     silent_as_never_before,
     some_are_gone,
+    tied_elsewhere,
     written_to_in_vain,
 )
 from llmprism.diagnose.heartbeats import Heartbeats
@@ -249,6 +250,8 @@ def _blamed(
     if not missed and not connects and _rested_here_once(state, rules):
         return _as(running, JobState.ENDED)
     named = first if missed and _surely_first(state, first, running, rules) else -1
+    if named >= 0 and tied_elsewhere(state, first, job.places, running.period_ns, rules):
+        named = -1
     if named < 0 and not connects:
         rule = rules.endings
         if running.silence_ns <= max(rule.together_steps * running.period_ns, 0 if sure else rule.watched_ns):
@@ -305,7 +308,7 @@ def _surely_first(state: LastState, first: int, running: Ending, rules: FaultRul
     overdue = running.last_ns - float(state.due_ns[first])
     if overdue >= rule.clear_overdue * running.period_ns or bool(not heard[first] and heard.sum() == heard.size - 1):
         return True
-    return bool(_surely_overdue(state, rules)[first]) and not due_with(state, first, running.period_ns, rules)
+    return bool(_surely_overdue(state, rules)[first]) and not due_with(state, first, running.period_ns, rules).any()
 
 
 def _lead_ns(state: LastState, first: int) -> float:

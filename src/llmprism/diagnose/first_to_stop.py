@@ -14,6 +14,8 @@ clock takes for a step (`silent_as_never_before`). At the end of a job, and in w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
@@ -33,6 +35,7 @@ __all__ = [
     "overdue_first",
     "silent_as_never_before",
     "some_are_gone",
+    "tied_elsewhere",
     "written_to_in_vain",
 ]
 
@@ -82,12 +85,25 @@ def overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
     return int(np.lexsort((due, involved))[0])
 
 
-def due_with(state: LastState, first: int, period: float, rules: FaultRules) -> bool:
-    """Was anybody else that may be to blame due at the same time as this member, or before it?"""
+def due_with(state: LastState, first: int, period: float, rules: FaultRules) -> Bool:
+    """Who else that may be to blame was due at the same time as this member, or before it."""
     due = may_be_to_blame(state, period, rules)
     tied = due <= state.due_ns[first] + _same_time_ns(state, first, period, rules)
     tied[first] = False
-    return bool(tied.any())
+    return np.asarray(tied)
+
+
+def tied_elsewhere(state: LastState, first: int, places: Sequence[str], period: float, rules: FaultRules) -> bool:
+    """Was a member of another server (`places` names that of each) due at the same time as this one, by less than what
+    pauses vary by, and is the due time all that tells? All members of a collective that one of them does not join owe
+    a message of the same moment, and to name one is to guess. Those of one server are one place to look at, and most
+    often one tensor-parallel group."""
+    if state.talks or heard_again(state, rules).any():
+        return False
+    varies = np.hypot(np.nan_to_num(state.spread_ns), np.nan_to_num(state.spread_ns[first]))
+    tied = due_with(state, first, period, rules) & (state.due_ns - state.due_ns[first] <= varies)
+    servers = np.array(places) if places else np.full(tied.size, "")
+    return bool((tied & ((servers != servers[first]) | (servers == ""))).any())
 
 
 def _same_time_ns(state: LastState, first: int, period: float, rules: FaultRules) -> Float64:

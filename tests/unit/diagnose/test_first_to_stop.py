@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from llmprism.diagnose.first_to_stop import (
     due_with,
@@ -14,6 +15,7 @@ from llmprism.diagnose.first_to_stop import (
     overdue_first,
     silent_as_never_before,
     some_are_gone,
+    tied_elsewhere,
     written_to_in_vain,
 )
 from llmprism.diagnose.last_state import LastState
@@ -182,8 +184,8 @@ def test_two_are_due_at_the_same_time_only_within_what_their_pauses_vary_by():
     assert overdue_first(silent, PERIOD, RULES) == 1, "who happens to be written to last is chance"
     steady = replace(one, spread_ns=np.full(3, 0.1 * MS))
     assert overdue_first(steady, PERIOD, RULES) == 1
-    assert not due_with(steady, 1, PERIOD, RULES)
-    assert due_with(one, 1, PERIOD, RULES)
+    assert not due_with(steady, 1, PERIOD, RULES).any()
+    assert due_with(one, 1, PERIOD, RULES).any()
 
 
 def test_when_a_living_member_was_last_heard_decides_nothing():
@@ -225,3 +227,19 @@ def test_ranks_that_wait_for_one_that_hangs_talk_on_and_those_that_notice_a_deat
     most_left = hang(heard=[end, -64, -3, 0], addressed=[end, -2, 0, 0])
     found = [some_are_gone(one, silence, RULES) for one in (waiting, unreachable, left, most_left)]
     assert found == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("due_later_ms", "places", "tied"),
+    [
+        (1, ("a", "b", "c", "d"), True),
+        (1, ("a", "b", "b", "d"), False),  # of one server: one place
+        (1, (), True),  # nobody knows who shares a server
+        (7, ("a", "b", "c", "d"), False),  # more than the pauses vary by
+    ],
+)
+def test_of_members_of_several_servers_that_were_due_in_the_same_moment_nobody_is_first(due_later_ms, places, tied):
+    later = hang(pause=[0, 58, 58 + due_later_ms, 0], heard=[0, -64, -64, 0], addressed=[0, -64, -64, 0])
+    assert not later.talks
+    assert tied_elsewhere(later, 1, places, PERIOD, RULES) is tied
+    assert not tied_elsewhere(replace(later, talks=True), 1, places, PERIOD, RULES), "what each one says decides"
