@@ -106,7 +106,7 @@ def test_the_slow_stage_of_a_single_pipeline_is_its_gpu(tmp_path: Path) -> None:
     assert names(*played(tmp_path / "two", BOTH, fault)) == [(FindingKind.IMBALANCE, WhereType.STAGE)]
 
 
-def test_who_stops_in_one_collective_with_others_cannot_be_told_from_them(tmp_path: Path) -> None:
+def test_who_stops_in_one_collective_with_others_cannot_be_named(tmp_path: Path) -> None:
     """Experts of two ranks exchange nothing once one of them hangs: both owe the same message, while other pipelines
     go on."""
     fault = 'kind = "hang"\nrank = 0\nat_s = 4.3'
