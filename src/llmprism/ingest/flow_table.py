@@ -14,7 +14,7 @@ from llmprism.arrays import Bool, Int32, Int64, UInt64
 from llmprism.ingest.columns import DUPLICATE, REASONS
 from llmprism.ingest.duplicates import duplicate_rows
 from llmprism.ingest.interning import Names, Records
-from llmprism.ingest.record_order import in_order, keep_rows, pair_order
+from llmprism.ingest.record_order import keep_rows, rows_in_order
 from llmprism.ingest.rules import RULES, IngestRules
 from llmprism.model.flows import FlowTable, InputCounts
 
@@ -53,9 +53,10 @@ def rows_by_pair(records: Records, pair_count: int, first_pair: int = 0) -> tupl
     """The records of some pairs as columns in the order of the FlowTable, and the offsets of the pairs."""
     start_ns, end_ns, size, path = (records[name] for name in ("start_ns", "end_ns", "bytes", "path"))
     pair = records["pair"] - np.int32(first_pair)
-    order, offsets = pair_order(pair, start_ns, end_ns, size, path, pair_count)
+    connection = records["connection"]
+    columns, order, offsets = rows_in_order(pair, start_ns, end_ns, size, path, connection, pair_count)
     exporter = records["exporter"][order] if "exporter" in (records.dtype.names or ()) else None
-    return RecordRows(*in_order(order, start_ns, end_ns, size, path, records["connection"]), exporter), offsets
+    return RecordRows(*columns, exporter), offsets
 
 
 def flow_table(

@@ -8,14 +8,18 @@ tables are left to the general sort.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llmprism.arrays import Bool, Int32, Int64, UInt64
 from llmprism.kernel import kernel
 
-__all__ = ["SMALL_TABLE", "counting_order", "in_order", "keep_rows", "pair_order"]
+__all__ = ["SMALL_TABLE", "Columns", "counting_order", "keep_rows", "rows_in_order"]
+
+Columns = tuple[Int64, Int64, Int64, Int32, UInt64]
+"""Start, end, bytes, path and connection of some records."""
 
 RUN: Final = 16
 """Rows up to which insertion sort beats merging."""
@@ -24,17 +28,17 @@ SMALL_TABLE: Final = 200_000
 """Rows up to which a general sort is used: it takes a tenth of a second, and no kernel has to be compiled."""
 
 
-def pair_order(
-    pair: Int32, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, pair_count: int
-) -> tuple[Int64, Int64]:
-    """(order of the rows, offsets of the pairs)."""
+def rows_in_order(
+    pair: Int32, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, connection: UInt64, pair_count: int
+) -> tuple[Columns, Int64, Int64]:
+    """(start, end, bytes, path and connection in order, order of the rows, offsets of the pairs)."""
     offsets = np.zeros(pair_count + 1, dtype=np.int64)
     np.cumsum(np.bincount(pair, minlength=pair_count), out=offsets[1:])
     if pair.size <= SMALL_TABLE:
-        return np.lexsort((path, size, end_ns, start_ns, pair)), offsets
+        order = np.lexsort((path, size, end_ns, start_ns, pair))
+        return (start_ns[order], end_ns[order], size[order], path[order], connection[order]), order, offsets
     order = counting_order(pair, offsets)
-    _sort_inside_pairs(order, offsets, start_ns, end_ns, size, path)
-    return order, offsets
+    return _sorted_inside_pairs(order, offsets, start_ns, end_ns, size, path, connection), order, offsets
 
 
 @kernel
@@ -49,25 +53,69 @@ def counting_order(key: Int32, offsets: Int64) -> Int64:
 
 
 @kernel
-def _sort_inside_pairs(order: Int64, offsets: Int64, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32) -> None:
-    """Merge sort of every pair, from short runs that insertion sort makes; runs that follow each other stay."""
-    scratch = np.empty(np.max(offsets[1:] - offsets[:-1]), dtype=np.int64)
+def _sorted_inside_pairs(
+    order: Int64, offsets: Int64, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, connection: UInt64
+) -> tuple[Int64, Int64, Int64, Int32, UInt64]:
+    """The columns pair by pair, each pair in order, and so `order`.
+
+    Rows of a pair are fetched from where they lie once, before anything is compared: waiting for memory is most of the
+    work, and what does not depend on each other is waited for together.
+    """
+    rows = order.size
+    starts, ends, sizes = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
+    paths, connections = np.empty(rows, np.int32), np.empty(rows, np.uint64)
+    most = np.max(offsets[1:] - offsets[:-1])
+    places, scratch = np.empty(most, np.int64), np.empty(most, np.int64)
     for pair in range(offsets.size - 1):
         low, high = offsets[pair], offsets[pair + 1]
-        for first in range(low, high, RUN):
-            for place in range(first + 1, min(first + RUN, high)):
-                row, hole = order[place], place
-                while hole > first and _before(row, order[hole - 1], start_ns, end_ns, size, path):
-                    order[hole] = order[hole - 1]
-                    hole -= 1
-                order[hole] = row
-        width = RUN
-        while width < high - low:
-            for first in range(low, high - width, 2 * width):
-                _merge_runs(
-                    order, first, first + width, min(first + 2 * width, high), scratch, start_ns, end_ns, size, path
-                )
-            width *= 2
+        for place in range(low, high):
+            row = order[place]
+            starts[place], ends[place], sizes[place] = start_ns[row], end_ns[row], size[row]
+            paths[place], connections[place] = path[row], connection[row]
+        start, end, amount, way = starts[low:high], ends[low:high], sizes[low:high], paths[low:high]
+        if _sort_places(places[: high - low], scratch, start, end, amount, way):
+            _put_in_order(start, places)
+            _put_in_order(end, places)
+            _put_in_order(amount, places)
+            _put_in_order(way, places)
+            _put_in_order(connections[low:high], places)
+            _put_in_order(order[low:high], places)
+    return starts, ends, sizes, paths, connections
+
+
+@kernel
+def _sort_places(places: Int64, scratch: Int64, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32) -> bool:
+    """Writes the order of some rows to `places`; whether it is another than theirs.
+
+    Merge sort from short runs that insertion sort makes; runs that follow each other stay.
+    """
+    rows = places.size
+    moved = False
+    for first in range(0, rows, RUN):
+        places[first] = first
+        for place in range(first + 1, min(first + RUN, rows)):
+            hole = place
+            while hole > first and _before(place, places[hole - 1], start_ns, end_ns, size, path):
+                places[hole] = places[hole - 1]
+                hole -= 1
+            places[hole] = place
+            moved = moved or hole != place
+    width = RUN
+    while width < rows:
+        for first in range(0, rows - width, 2 * width):
+            last = min(first + 2 * width, rows)
+            if _before(places[first + width], places[first + width - 1], start_ns, end_ns, size, path):
+                _merge_runs(places, first, first + width, last, scratch, start_ns, end_ns, size, path)
+                moved = True
+        width *= 2
+    return moved
+
+
+@kernel
+def _put_in_order(column: NDArray[Any], places: Int64) -> None:
+    before = column.copy()
+    for place in range(column.size):
+        column[place] = before[places[place]]
 
 
 @kernel
@@ -82,12 +130,13 @@ def _merge_runs(
     size: Int64,
     path: Int32,
 ) -> None:
-    """Makes one run of the two `first:middle` and `middle:last`."""
-    if not _before(order[middle], order[middle - 1], start_ns, end_ns, size, path):
-        return
-    left = middle - first
-    scratch[:left] = order[first:middle]
-    i, j, place = 0, middle, first
+    """Makes one run of the two `first:middle` and `middle:last`, of which the second begins within the first."""
+    begin = middle - 1
+    while begin > first and _before(order[middle], order[begin - 1], start_ns, end_ns, size, path):
+        begin -= 1
+    left = middle - begin
+    scratch[:left] = order[begin:middle]
+    i, j, place = 0, middle, begin
     while i < left:
         if j < last and _before(order[j], scratch[i], start_ns, end_ns, size, path):
             order[place] = order[j]
@@ -108,27 +157,6 @@ def _before(one: int, two: int, start_ns: Int64, end_ns: Int64, size: Int64, pat
     if size[one] != size[two]:
         return bool(size[one] < size[two])
     return bool(path[one] < path[two])
-
-
-def _each_in_order(
-    order: Int64, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, connection: UInt64
-) -> tuple[Int64, Int64, Int64, Int32, UInt64]:
-    return start_ns[order], end_ns[order], size[order], path[order], connection[order]
-
-
-@kernel(small=_each_in_order)
-def in_order(
-    order: Int64, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, connection: UInt64
-) -> tuple[Int64, Int64, Int64, Int32, UInt64]:
-    """The columns in this order. Where they are fields of records, each record is visited once."""
-    rows = order.size
-    out_start, out_end, out_size = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
-    out_path, out_connection = np.empty(rows, np.int32), np.empty(rows, np.uint64)
-    for place in range(rows):
-        row = order[place]
-        out_start[place], out_end[place], out_size[place] = start_ns[row], end_ns[row], size[row]
-        out_path[place], out_connection[place] = path[row], connection[row]
-    return out_start, out_end, out_size, out_path, out_connection
 
 
 def keep_rows(offsets: Int64, keep: Bool) -> Int64:
