@@ -49,12 +49,17 @@ class RecordRows:
         )
 
 
-def rows_by_pair(records: Records, pair_count: int, first_pair: int = 0) -> tuple[RecordRows, Int64]:
-    """The records of some pairs as columns in the order of the FlowTable, and the offsets of the pairs."""
+def rows_by_pair(
+    records: Records, pair_count: int, first_pair: int = 0, *, one_of_many: bool = False
+) -> tuple[RecordRows, Int64]:
+    """The records of some pairs as columns in the order of the FlowTable, and the offsets of the pairs. `one_of_many`:
+    others follow, so that a kernel pays however few these are."""
     start_ns, end_ns, size, path = (records[name] for name in ("start_ns", "end_ns", "bytes", "path"))
     pair = records["pair"] - np.int32(first_pair)
     connection = records["connection"]
-    columns, order, offsets = rows_in_order(pair, start_ns, end_ns, size, path, connection, pair_count)
+    columns, order, offsets = rows_in_order(
+        pair, start_ns, end_ns, size, path, connection, pair_count, by_kernel=one_of_many
+    )
     exporter = records["exporter"][order] if "exporter" in (records.dtype.names or ()) else None
     return RecordRows(*columns, exporter), offsets
 

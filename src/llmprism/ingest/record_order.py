@@ -29,12 +29,14 @@ SMALL_TABLE: Final = 200_000
 
 
 def rows_in_order(
-    pair: Int32, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, connection: UInt64, pair_count: int
-) -> tuple[Columns, Int64, Int64]:
-    """(start, end, bytes, path and connection in order, order of the rows, offsets of the pairs)."""
+    pair: Int32, start_ns: Int64, end_ns: Int64, size: Int64, path: Int32, connection: UInt64, pair_count: int, *,
+    by_kernel: bool = False,
+) -> tuple[Columns, Int64, Int64]:  # fmt: skip
+    """(start, end, bytes, path and connection in order, order of the rows, offsets of the pairs). `by_kernel`: small
+    tables are not left to the general sort."""
     offsets = np.zeros(pair_count + 1, dtype=np.int64)
     np.cumsum(np.bincount(pair, minlength=pair_count), out=offsets[1:])
-    if pair.size <= SMALL_TABLE:
+    if pair.size <= SMALL_TABLE and not by_kernel:
         order = np.lexsort((path, size, end_ns, start_ns, pair))
         return (start_ns[order], end_ns[order], size[order], path[order], connection[order]), order, offsets
     order = counting_order(pair, offsets)

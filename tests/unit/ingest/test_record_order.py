@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,20 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmprism.arrays import Int64
-from llmprism.ingest import record_order as module
 from llmprism.ingest.interning import NUMBERED
 from llmprism.ingest.record_order import keep_rows, rows_in_order
 from llmprism.kernel import always_compiled, always_interpreted
 
 SMALL = st.integers(0, 3)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _every_table_is_large() -> Iterator[None]:
-    """The general sort that small tables get is what the fast order is compared with."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SMALL_TABLE", -1)
-        yield
 
 
 def _records(table: Int64) -> tuple[Any, ...]:
@@ -37,10 +28,10 @@ def _records(table: Int64) -> tuple[Any, ...]:
     return tuple(records[name] for name in ("pair", "start_ns", "end_ns", "bytes", "path", "connection"))
 
 
-def _check(table: Int64, pairs: int) -> None:
+def _check(table: Int64, pairs: int, *, by_kernel: bool = True) -> None:
     columns = _records(table)
     pair, start, end, size, path, _ = columns
-    found, order, offsets = rows_in_order(*columns, pairs)
+    found, order, offsets = rows_in_order(*columns, pairs, by_kernel=by_kernel)
     np.testing.assert_array_equal(order, np.lexsort((path, size, end, start, pair)))  # equal rows as they came
     np.testing.assert_array_equal(np.repeat(np.arange(pairs), np.diff(offsets)), pair[order])
     for column, ordered in zip(columns[1:], found, strict=True):
@@ -66,11 +57,10 @@ def test_badly_ordered_pairs_are_sorted_too(form: Callable[[], AbstractContextMa
         _check(np.column_stack((rng.integers(0, 4, count), start, end, size, path)), 4)
 
 
-def test_small_tables_get_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_tables_get_the_same_order() -> None:
     table = np.random.default_rng(1).integers(0, 25, (3_000, 5))
     _check(table, 25)
-    monkeypatch.setattr(module, "SMALL_TABLE", 3_000)
-    _check(table, 25)
+    _check(table, 25, by_kernel=False)
 
 
 def test_keep_rows() -> None:
