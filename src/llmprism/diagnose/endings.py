@@ -36,6 +36,7 @@ from llmprism.diagnose.first_to_stop import (
 from llmprism.diagnose.heartbeats import Heartbeats
 from llmprism.diagnose.last_state import LastState, last_state
 from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.usual_rest import rests_as_usual, whole_job
 from llmprism.model.flows import Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.timeline import Steps, Timeline
@@ -106,18 +107,18 @@ def ending_at(
     running = Ending(JobState.RUNNING, step, begun, last, resumed, until - last, alive, period)
     if not connects and _goes_on(job, last, until, period, rules):
         return running
-    state = last_state(job, steps, last, until if talked is None else talked, period, rules)
-    if state is None and connects:
+    whole = whole_job(job, steps, last, period, rules)
+    if whole is None and connects:
         return replace(running, state=JobState.CRASHED, since_ns=last)
-    if state is None:
+    if whole is None:
         return (
             _as(running, JobState.ENDED) if running.silence_ns > rules.endings.varying_quiet_steps * period else running
         )
+    if not connects and rests_as_usual(job, whole, running.silence_ns, period, rules):
+        return running
+    state = last_state(job, whole, until if talked is None else talked, period, rules)
     first = overdue_first(state, period, rules)
-    usual = rules.endings.quiet_factor * (state.rest_ns if np.isfinite(state.rest_ns) else 0.0)
-    quiet = rules.endings.quiet_share * period + max(usual, rules.endings.grew * state.most_rest_ns)
-    if not state.exact:
-        quiet = rules.endings.varying_quiet_steps * period
+    quiet = whole.unusual_ns(period, rules) if state.exact else rules.endings.varying_quiet_steps * period
     stopped = connects or running.silence_ns > quiet
     if not stopped and not _missing(state, first, until, period, rules):
         return running

@@ -10,16 +10,15 @@ its steps, only on the bytes of a step.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int32, Int64, median
 from llmprism.diagnose.byte_curves import ByteCurve, curves_of, training_messages
 from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.usual_rest import WholeJob, bytes_per_step, same_point
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
-from llmprism.model.timeline import Steps
 from llmprism.stats.integer_order import stable_order
 from llmprism.stats.robust import known_max, known_median
 
@@ -75,27 +74,17 @@ class LastState:
 
 
 def last_state(
-    job: Job, steps: Steps, until_ns: int, heard_until_ns: int, period_ns: float, rules: FaultRules = RULES
-) -> LastState | None:
-    """How things stand at `until_ns`, after which nothing is looked at but control messages up to `heard_until_ns`;
-    None where too little is known. `until_ns` must not be before the third step's end."""
-    transfers = job.transfers
-    ends = steps.end_ns[steps.end_ns <= until_ns][-rules.endings.steps_back - 1 :].astype(np.float64)
-    since = until_ns - rules.endings.longer_steps * period_ns * (rules.endings.steps_back + 2)
-    rows = training_messages(job) & (transfers.start_ns <= until_ns) & (transfers.end_ns >= since)
-    if np.count_nonzero(rows) < 2:
-        return None
-    ends = ends[ends >= transfers.start_ns[rows].min()]
-    if ends.size < 3:
-        return None
-    small = _Announced(job, since, heard_until_ns, rules.endings.control_per_step * rules.endings.steps_back)
+    job: Job, whole: WholeJob, heard_until_ns: int, period_ns: float, rules: FaultRules = RULES
+) -> LastState:
+    """How things stand after the messages of `whole`; later ones are not looked at, but control messages up to
+    `heard_until_ns`."""
+    transfers, rows, ends = job.transfers, whole.rows, whole.ends
+    small = _Announced(job, whole.since_ns, heard_until_ns, rules.endings.control_per_step * rules.endings.steps_back)
     back = np.arange(1, rules.endings.steps_back + 1, dtype=np.float64)
     at = _members_at_the_point(job, rows, ends, back, small, rules)
     usual, last = known_median(at.pause, axis=1), at.last
     if np.nanmax(at.short, initial=0.0) > 0.0:  # the collector loses records, maybe one of the last step: not to tell
         last = np.where(usual < rules.endings.in_flow * period_ns, np.nan, last)
-    whole = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
-    begin, end, _ = _same_point(whole, ends, back, rules)
     talk = np.flatnonzero(rows | (~training_messages(job) & (transfers.end_ns <= heard_until_ns)))
     heard, last_ns = _last_of(job, talk, transfers.pair_src), int(transfers.end_ns[rows].max())
     return LastState(
@@ -108,10 +97,10 @@ def last_state(
         lag_spread=_spread(at.lag),
         heard_ns=heard,
         addressed_ns=_last_of(job, talk, transfers.pair_dst),
-        rest_ns=float(known_median(end - begin)),
-        most_rest_ns=float(np.nanmax(end - begin, initial=0.0)),
+        rest_ns=whole.rest_ns,
+        most_rest_ns=whole.most_rest_ns,
         longest_rest_ns=_longest_rest(transfers, rows, ends),
-        took_ns=float(last_ns - begin[0]),
+        took_ns=float(last_ns - whole.begin_ns[0]),
         exact=bool(np.nanmedian(at.spread) <= rules.endings.exact) if np.isfinite(at.spread).any() else False,
         as_usual=at.as_usual,
         announced=at.announced,
@@ -149,7 +138,7 @@ def _members_at_the_point(
         if out is None:
             continue
         last[member] = out.when_ns[-1]
-        begin, went_on, spread[member] = _same_point(out, ends, back, rules, half_message[member])
+        begin, went_on, spread[member] = same_point(out, ends, back, rules, half_message[member])
         pause[member] = went_on - begin
         if spread[member] <= rules.endings.exact:
             said = small.after(member, int(last[member]), begin, went_on, rules)
@@ -158,7 +147,7 @@ def _members_at_the_point(
         if spread[member] > rules.endings.exact:
             pause[member] = known_median(out.longest_pauses(ends))
         if into is not None:
-            received, _ = _bytes_per_step(into, ends)
+            received, _ = bytes_per_step(into, ends)
             lag[member] = (into.total - back * received - into.at(went_on)) / max(received, 1.0)
     return _AtThePoint(last, pause, lag, spread, short, as_usual, announced)
 
@@ -239,40 +228,10 @@ class _Announced:
         return -1 if now.size <= usual else 1
 
 
-def _same_point(
-    curve: ByteCurve, ends: Float64, back: Float64, rules: FaultRules, half_message: float = np.inf
-) -> tuple[Float64, Float64, float]:
-    """Begin and end of the pauses at the same point of so many steps before, and the spread of the bytes per step. A
-    point is no further off than `half_message` bytes, beyond what steps vary by: the pause before another message is
-    another one, however many messages a step has."""
-    rule = rules.endings
-    usual, spread = _bytes_per_step(curve, ends)
-    unsure = rule.state_spreads * min(spread, rule.exact) * np.sqrt(back)
-    short, beyond = (min(share * usual, half_message) for share in (rule.short_of, rule.beyond))
-    begin, end = curve.pauses_at(curve.total - back * usual, short + unsure * usual, beyond + unsure * usual)
-    return begin, end, spread
-
-
 def _short_steps(curve: ByteCurve, ends: Float64, rules: FaultRules) -> float:
     """Share of the steps in which bytes are missing."""
     each = np.diff(curve.at(ends))
     return float((each < (1.0 - rules.endings.missing) * median(each)).mean())
-
-
-def _bytes_per_step(curve: ByteCurve, ends: Float64) -> tuple[float, float]:
-    """Bytes between the ends of steps, the median over all pairs of ends; and their relative spread."""
-    passed = curve.at(ends)
-    first, last = _two_of(ends.size)
-    usual = float(median((passed[last] - passed[first]) / (last - first)))
-    each = np.diff(passed)
-    return usual, 1.4826 * float(median(np.abs(each - usual))) / max(usual, 1.0)
-
-
-@cache
-def _two_of(count: int) -> tuple[Int64, Int64]:
-    """All two of so many, the lower first; the same few counts are needed for every member of every job."""
-    first, last = np.triu_indices(count, 1)
-    return first, last
 
 
 def _spread(values: Float64) -> Float64:

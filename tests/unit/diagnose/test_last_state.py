@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from llmprism.diagnose.last_state import last_state
+from llmprism.diagnose.usual_rest import whole_job
 from llmprism.model import Job, Steps
 from unit.builders import MS, Flow, transfer_table
 
@@ -26,6 +27,7 @@ def test_the_pause_before_another_message_is_another_one_however_many_there_are(
     ends = (np.arange(STEPS) + 1) * PERIOD - 10 * MS
     steps = Steps(ends - PERIOD, ends, np.zeros(STEPS, dtype=np.bool_))
     last = max(flow.end_ns for flow in flows)
-    state = last_state(job, steps, last, last + PERIOD, PERIOD)
-    assert state is not None
+    whole = whole_job(job, steps, last, PERIOD)
+    assert whole is not None
+    state = last_state(job, whole, last + PERIOD, PERIOD)
     assert state.pause_ns[0] == pytest.approx(pause_ms * MS, rel=0.01)

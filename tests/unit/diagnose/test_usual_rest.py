@@ -1,0 +1,66 @@
+"""Whether a job only rests where it always does, before anything is calls of its members."""
+
+import numpy as np
+import pytest
+
+from llmprism.diagnose import endings
+from llmprism.diagnose.endings import ending_at
+from llmprism.diagnose.usual_rest import rests_as_usual, whole_job
+from llmprism.model import Job, JobState, Steps
+from unit.builders import MS, Flow, transfer_table
+
+PERIOD = 1_000 * MS
+STEPS = 8
+
+
+def job_of(late_ms=0, step_bytes=10_000_000):
+    """Two members that send to each other at the end of each step, the second of them `late_ms` later in the last."""
+    flows = []
+    for step in range(STEPS):
+        at = step * PERIOD + 800 * MS
+        shift = late_ms * MS if step == STEPS - 1 else 0
+        flows += [Flow("a", "b", at + n * MS, at + (n + 1) * MS, step_bytes) for n in range(4)]
+        flows += [Flow("b", "a", at + shift + n * MS, at + shift + (n + 1) * MS, step_bytes) for n in range(4)]
+    end = (np.arange(STEPS) + 1) * PERIOD - 100 * MS
+    return Job("job", (0, 1), (), 1.0, transfer_table(flows)), Steps(end - PERIOD, end, np.zeros(STEPS, dtype=np.bool_))
+
+
+def last_of(job):
+    return int(job.transfers.end_ns.max())
+
+
+def test_the_rest_of_a_step_is_known_from_those_before():
+    job, steps = job_of()
+    whole = whole_job(job, steps, last_of(job), PERIOD)
+    assert whole is not None
+    assert whole.rest_ns == pytest.approx(996 * MS, rel=0.001)
+    assert whole.most_rest_ns == pytest.approx(whole.rest_ns, rel=0.001)
+    assert whole_job(job, steps, 2 * PERIOD, PERIOD) is None
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "silence_ms", "rests"),
+    [(0, 900, True), (0, 1_900, True), (0, 2_100, False), (40, 900, True), (60, 900, False)],
+)
+def test_it_rests_where_it_is_silent_for_no_longer_than_usual_and_nobody_stopped_before_the_others(
+    late_ms, silence_ms, rests
+):
+    job, steps = job_of(late_ms)
+    whole = whole_job(job, steps, last_of(job), PERIOD)
+    assert whole is not None
+    assert rests_as_usual(job, whole, silence_ms * MS, PERIOD) is rests
+
+
+def test_members_are_looked_at_only_where_that_does_not_tell(monkeypatch):
+    job, steps = job_of()
+    last = last_of(job)
+    usual = ending_at(job, steps, last, last + 900 * MS, last, None)
+    calls = []
+    original = endings.last_state
+    monkeypatch.setattr(endings, "last_state", lambda *rest: calls.append(rest) or original(*rest))
+    assert ending_at(job, steps, last, last + 900 * MS, last, None) == usual
+    assert usual.state is JobState.RUNNING
+    assert not calls
+    monkeypatch.setattr(endings, "rests_as_usual", lambda *_: False)
+    assert ending_at(job, steps, last, last + 900 * MS, last, None) == usual
+    assert calls
