@@ -14,7 +14,7 @@ Both are logarithms of ratios of median deviations: 0 means as far apart as the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain, combinations
+from itertools import combinations
 from math import isqrt
 
 import numpy as np
@@ -28,6 +28,9 @@ from llmprism.parallelism.rules import RULES, LayoutRules
 
 Cell = tuple[int, ...]
 Pair = tuple[int, int]
+
+_Common = tuple[list[str], list[int], list[int]]
+"""The servers of two groups, and the member of each group there."""
 
 __all__ = ["PeerSigns", "peer_signs"]
 
@@ -52,39 +55,44 @@ def peer_signs(
     clock: StepClock, rules: LayoutRules = RULES,
 ) -> PeerSigns:  # fmt: skip
     """The signs of all pairs of members of one cell."""
-    pairs = [pair for cell in cells for pair in combinations(cell, 2)]
-    crossed = _crossed(job, pairs, groups, rules)
-    stages = _across(job, cells, pipelines)
-    members = sorted({m for pair in (*pairs, *crossed.across, *crossed.along, *stages) for m in pair})
+    listed = [pair for cell in cells for pair in combinations(cell, 2)]
+    pairs, stages = _as_rows(listed), _as_rows(_across(job, cells, pipelines))
+    crossed = _crossed(job, listed, groups, rules)
+    members = np.unique(np.concatenate([pairs, crossed.across, crossed.along, stages])).tolist()
     last = _moments(job.transfers, pair_kind == PairKind.DP, members, clock, last=True)
     sent = _moments(job.transfers, pair_kind == PairKind.PP, members, clock, last=False)
     across, along = (_variation(last.edge, last.row, chosen, rules) for chosen in (crossed.across, crossed.along))
     rounding_ns = rules.peers.stamp_error * _stamp_unit_ns(job.transfers)
-    ends = crossed.mean(_log_ratio(across, along, rounding_ns, rules), len(pairs))
-    sends = np.zeros(len(pairs))
+    ends = crossed.mean(_log_ratio(across, along, rounding_ns, rules), len(listed))
+    sends = np.zeros(len(listed))
     for times in (sent.mean, sent.edge):
         known = _variation(times, sent.row, stages, rules)
-        usual = _quantile(known, 0.5) if stages else _of_its_own(times, rules)
+        usual = _quantile(known, 0.5) if stages.size else _of_its_own(times, rules)
         sends += _relative(_variation(times, sent.row, pairs, rules), usual, rules)
     return PeerSigns(
-        dict(zip(pairs, ends.tolist(), strict=True)), dict(zip(pairs, sends.tolist(), strict=True)), bool(stages),
-        _rounding_error(across, along, rounding_ns), _quantile(along, 0.5) if np.isfinite(along).any() else 0.0,
+        dict(zip(listed, ends.tolist(), strict=True)), dict(zip(listed, sends.tolist(), strict=True)),
+        bool(stages.size), _rounding_error(across, along, rounding_ns),
+        _quantile(along, 0.5) if np.isfinite(along).any() else 0.0,
     )  # fmt: skip
+
+
+def _as_rows(pairs: list[Pair]) -> Int64:
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class _Crossed:
     """For some of the pairs (`of`), members of their two groups on two servers: once across the groups and once along
-    one of them, over the same servers."""
+    one of them, over the same servers. Two columns each."""
 
-    of: list[int]
-    across: list[Pair]
-    along: list[Pair]
+    of: Int64
+    across: Int64
+    along: Int64
 
     def mean(self, values: Float64, count: int) -> Float64:
         """Mean of the values of each of `count` pairs; NaN where there is none."""
         known = np.isfinite(values)
-        number, of = values[known], np.array(self.of, dtype=np.int64)[known]
+        number, of = values[known], self.of[known]
         total, each = np.bincount(of, number, minlength=count), np.bincount(of, minlength=count)
         return np.where(each > 0, total / np.maximum(each, 1), np.nan)
 
@@ -96,21 +104,31 @@ def _crossed(job: Job, pairs: list[Pair], groups: tuple[Group, ...], rules: Layo
     for group in groups:
         by_server = {place.get(member, ""): member for member in group.members}
         at.update(dict.fromkeys(group.members, by_server))
-    found = _Crossed([], [], [])
     nowhere: dict[str, int] = {}
-    common: dict[tuple[int, int], list[str]] = {}  # servers of two groups, which many pairs have in common
-    for index, (one, other) in enumerate(pairs):
+    common: dict[tuple[int, int], _Common] = {}  # many pairs have the servers of two groups in common
+    most = rules.peers.compared_servers
+    far_one: list[int] = []
+    far_other: list[int] = []
+    servers: list[int] = []
+    for one, other in pairs:
         of_one, of_other = at.get(one, nowhere), at.get(other, nowhere)
         two = id(of_one), id(of_other)
         if two not in common:
-            common[two] = sorted(of_one.keys() & of_other.keys())
-        most, here = rules.peers.compared_servers, place[one]
-        for server in [name for name in common[two][: most + 1] if name != here][:most]:
-            far_one, far_other = of_one[server], of_other[server]
-            found.of.extend((index, index))
-            found.across.extend(((one, far_other), (far_one, other)))
-            found.along.extend(((one, far_one), (other, far_other)))
-    return found
+            names = sorted(of_one.keys() & of_other.keys())[: most + 1]
+            common[two] = names, [of_one[name] for name in names], [of_other[name] for name in names]
+        names, of_first, of_second = common[two]
+        here = names.index(place[one]) if place[one] in names else most
+        far_one += (of_first[:here] + of_first[here + 1 :])[:most]
+        far_other += (of_second[:here] + of_second[here + 1 :])[:most]
+        servers.append(len(far_one))
+    of = np.repeat(np.arange(len(pairs)), np.diff(servers, prepend=0))
+    one, other = _as_rows(pairs)[of].T
+    far = np.array(far_one, dtype=np.int64), np.array(far_other, dtype=np.int64)
+    across, along = (
+        np.column_stack(columns).reshape(-1, 2)
+        for columns in ((one, far[1], far[0], other), (one, far[0], other, far[1]))
+    )
+    return _Crossed(np.repeat(of, 2), across, along)
 
 
 def _across(job: Job, cells: list[Cell], pipelines: tuple[Cell, ...]) -> list[Pair]:
@@ -215,12 +233,11 @@ def _of_its_own(times: Float64, rules: LayoutRules) -> float:
     return float(np.sqrt(2.0) * np.median(alone))
 
 
-def _variation(times: Float64, row: Int64, pairs: list[Pair], rules: LayoutRules) -> Float64:
+def _variation(times: Float64, row: Int64, pairs: Int64, rules: LayoutRules) -> Float64:
     """Median deviation of the difference of two members' times from its median, for each pair; NaN if unknown."""
-    if not pairs:
+    if not pairs.size:
         return np.zeros(0)
-    members = np.fromiter(chain.from_iterable(pairs), dtype=np.int64, count=2 * len(pairs))
-    one, other = row[members].reshape(-1, 2).T
+    one, other = row[pairs].T
     apart = times[one] - times[other]
     known = np.isfinite(apart).sum(axis=1) >= rules.peers.least_steps
     result = np.full(len(pairs), np.nan)
