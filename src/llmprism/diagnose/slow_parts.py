@@ -35,7 +35,7 @@ def rates_of_slow_parts(evidence: JobEvidence, rules: FaultRules = RULES) -> Flo
     """Pairs x steps: the rates of the evidence; in long steps, for pairs that are slow in a part, those of the part."""
     usual = usual_steps(evidence, rules)
     warm = np.cumsum(usual) >= rules.places.sick_steps  # before that a job becomes faster by itself
-    long = warm & slow_throughout(evidence, usual, rules.places.part_slowdown, rules)
+    long = slow_throughout(evidence, warm & evidence.counted, usual, rules.places.part_slowdown, rules)
     if not long.any():
         return evidence.rate
     rate, excess = evidence.rate.copy(), np.maximum(evidence.duration_ns - evidence.normal_ns, 1.0)

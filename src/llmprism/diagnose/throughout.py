@@ -18,11 +18,11 @@ from llmprism.diagnose.rules import RULES, FaultRules
 __all__ = ["slow_throughout"]
 
 
-def slow_throughout(evidence: JobEvidence, usual: Bool, times: float, rules: FaultRules = RULES) -> Bool:
-    """Steps of so many times the usual length, with the bytes of one, whose excess over `usual` ones is not mostly in
-    one of many equal parts of their bytes."""
+def slow_throughout(evidence: JobEvidence, among: Bool, usual: Bool, times: float, rules: FaultRules = RULES) -> Bool:
+    """Of some steps those of so many times the usual length, with the bytes of one, whose excess over `usual` ones is
+    not mostly in one of many equal parts of their bytes."""
     rule = rules.trust
-    all_along = evidence.counted & (evidence.duration_ns >= times * evidence.normal_ns)
+    all_along = among & (evidence.duration_ns >= times * evidence.normal_ns)
     transfers, rows, steps = evidence.job.transfers, training_messages(evidence.job), evidence.timeline.steps
     if not all_along.any() or not usual.any() or not rows.any():
         return np.zeros(evidence.steps, dtype=np.bool_)

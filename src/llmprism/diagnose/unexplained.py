@@ -53,7 +53,7 @@ def _worth(evidence: JobEvidence, rules: FaultRules) -> Float64:
     more than one where it is far beyond what the job's steps vary by."""
     rule, times = rules.trust, evidence.duration_ns / evidence.normal_ns
     usual = usual_steps(evidence, rules)
-    all_along = slow_throughout(evidence, usual, rules.members.long_step, rules)
+    all_along = slow_throughout(evidence, evidence.counted, usual, rules.members.long_step, rules)
     worth = np.clip(np.where(all_along, times, np.floor(times)), 1.0, rule.unexplained_weight)
     off = np.abs(times[usual] - 1.0)
     jitter = float(np.quantile(off, rules.members.jitter_quantile)) if off.size else np.inf

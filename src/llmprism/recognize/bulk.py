@@ -28,7 +28,7 @@ from llmprism.model.topology import Topology
 from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.stats.robust import segment_medians
 
-__all__ = ["PairEnds", "PairTraffic", "bulk_pairs", "outside_nodes", "pair_traffic", "strong_pairs"]
+__all__ = ["NodePlaces", "PairEnds", "PairTraffic", "bulk_pairs", "outside_nodes", "pair_traffic", "strong_pairs"]
 
 
 class PairEnds(Protocol):
@@ -91,17 +91,34 @@ def strong_pairs(pairs: PairEnds, traffic: PairTraffic, bulk: Bool, rules: Recog
     return strong
 
 
+@dataclass(frozen=True, slots=True)
+class NodePlaces:
+    """What the topology says of each address: the number of the place where its bytes must balance, which is its server
+    (a ring may enter by one NIC and leave by another), or itself where that is not known (`placed` is not set); and
+    whether it is a NIC `without_gpu`."""
+
+    place: Int64
+    placed: Bool
+    without_gpu: Bool
+
+    @classmethod
+    def of(cls, addresses: tuple[str, ...], topology: Topology | None) -> NodePlaces:
+        servers = list(map((topology.server_of() if topology else {}).get, addresses))
+        number = {server: index for index, server in enumerate(dict.fromkeys(servers))}
+        place = np.fromiter(map(number.__getitem__, servers), dtype=np.int64, count=len(addresses))
+        placed = place != number.get(None, -1)
+        place[~placed] = len(number) + np.flatnonzero(~placed)
+        return cls(place, placed, _without_gpu(addresses, topology))
+
+
 def outside_nodes(
-    pairs: PairEnds, traffic: PairTraffic, bulk: Bool, topology: Topology | None, rules: RecognitionRules = RULES
+    pairs: PairEnds, traffic: PairTraffic, bulk: Bool, places: NodePlaces, rules: RecognitionRules = RULES
 ) -> Bool:
     """Nodes that take no part in training: declared so by the topology (a NIC without a GPU), unbalanced, fans or hubs.
 
     `bulk` marks the pairs to judge by.
     """
-    known = topology.server_of() if topology else {}
-    outside = _without_gpu(pairs.addresses, topology)
-    place = _places(pairs.addresses, known)
-    placed = np.fromiter((address in known for address in pairs.addresses), dtype=np.bool_, count=len(pairs.addresses))
+    outside, place, placed = places.without_gpu, places.place, places.placed
 
     def inside() -> Bool:
         inner: Bool = bulk & ~outside[pairs.pair_src] & ~outside[pairs.pair_dst]
@@ -162,14 +179,6 @@ def _lopsided(
     served += np.bincount(dst, size * ~lopsided[src], minlength=nodes)
     peers = np.bincount(src, minlength=nodes) + np.bincount(dst, minlength=nodes)
     return lopsided & (placed | (2.0 * served >= total) | (peers >= rules.fan_peers))
-
-
-def _places(addresses: tuple[str, ...], server_of: dict[str, str]) -> Int64:
-    """Where bytes must balance: the server of an address (a ring may enter by one NIC and leave by another), or the
-    address itself where the server is not known."""
-    names = [server_of.get(address, f"address {address}") for address in addresses]
-    index: dict[str, int] = {}
-    return np.array([index.setdefault(name, len(index)) for name in names], dtype=np.int64)
 
 
 def _hubs(pairs: PairEnds, inside: Bool, rules: RecognitionRules) -> Bool:

@@ -12,7 +12,7 @@ from llmprism.model.clock import ClockCandidate, StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.topology import Topology
-from llmprism.recognize.bulk import PairEnds, PairTraffic, bulk_pairs, outside_nodes, strong_pairs
+from llmprism.recognize.bulk import NodePlaces, PairEnds, PairTraffic, bulk_pairs, outside_nodes, strong_pairs
 from llmprism.recognize.clusters import cluster_pairs
 from llmprism.recognize.epochs import reused_segments
 from llmprism.recognize.rules import RULES, RecognitionRules
@@ -74,23 +74,24 @@ def draft_clusters(
 ) -> Draft:
     """What belongs together by the graph of the pairs and their totals alone."""
     bulk = bulk_pairs(pairs, segments.traffic, rules)
-    training = _training_pairs(pairs, segments.traffic, bulk, topology, rules)
+    places = NodePlaces.of(pairs.addresses, topology)
+    training = _training_pairs(pairs, segments.traffic, bulk, places, rules)
     cut = reused_segments(pairs.pair_src, pairs.pair_dst, segments, bulk, training, rules)
     pieces = PairPieces.of(pairs.addresses, pairs.pair_src, pairs.pair_dst, segments, cut)
     traffic = pieces.traffic
     if cut.any():  # else the pieces are the pairs
         bulk = bulk[pieces.origin] & bulk_pairs(pieces, traffic, rules)
-        training = _training_pairs(pieces, traffic, bulk, topology, rules)
+        training = _training_pairs(pieces, traffic, bulk, places, rules)
     clusters = cluster_pairs(pieces, traffic, training & (pieces.pair_src != pieces.pair_dst), rules)
     return Draft(pieces, bulk, tuple(clusters))
 
 
 def _training_pairs(
-    pairs: PairEnds, traffic: PairTraffic, bulk: Bool, topology: Topology | None, rules: RecognitionRules
+    pairs: PairEnds, traffic: PairTraffic, bulk: Bool, places: NodePlaces, rules: RecognitionRules
 ) -> Bool:
     """Bulk pairs that matter to both of their ends, neither of which is outside all training. A checkpoint may be far
     larger than what a short window shows of the training, so what matters is judged again without those outside."""
-    outside = outside_nodes(pairs, traffic, strong_pairs(pairs, traffic, bulk, rules), topology, rules)
+    outside = outside_nodes(pairs, traffic, strong_pairs(pairs, traffic, bulk, rules), places, rules)
     return strong_pairs(pairs, traffic, bulk & ~outside[pairs.pair_src] & ~outside[pairs.pair_dst], rules)
 
 

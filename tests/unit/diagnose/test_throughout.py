@@ -42,8 +42,10 @@ def job(kind: str):
 @pytest.mark.parametrize(("kind", "slow"), [("all along", True), ("stands still", False), ("three steps", False)])
 def test_only_what_is_slow_from_one_message_to_the_next_is_slow_all_along(kind, slow):
     evidence = job(kind)
-    found = slow_throughout(evidence, evidence.duration_ns < 1.1 * STEP, RULES.members.long_step)
+    usual = evidence.duration_ns < 1.1 * STEP
+    found = slow_throughout(evidence, evidence.counted, usual, RULES.members.long_step)
     assert np.flatnonzero(found).tolist() == ([LONG] if slow else [])
+    assert not slow_throughout(evidence, usual, usual, RULES.members.long_step).any()
 
 
 def test_one_step_that_is_slow_all_along_is_news_where_it_takes_much_of_what_was_seen():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llmprism.model import Nic, Server, Topology
-from llmprism.recognize.bulk import bulk_pairs, outside_nodes, pair_traffic, strong_pairs
+from llmprism.recognize.bulk import NodePlaces, bulk_pairs, outside_nodes, pair_traffic, strong_pairs
 from llmprism.recognize.rules import RULES
 from unit.builders import MS, Flow, transfer_table
 
@@ -16,7 +16,7 @@ def judged(flows, topology=None):
     transfers = transfer_table(flows)
     traffic = pair_traffic(transfers)
     bulk = bulk_pairs(transfers, traffic)
-    outside = outside_nodes(transfers, traffic, bulk, topology)
+    outside = outside_nodes(transfers, traffic, bulk, NodePlaces.of(transfers.addresses, topology))
     names = transfers.addresses
     pairs = {
         names[s] + names[d] for s, d, b in zip(transfers.pair_src, transfers.pair_dst, bulk.tolist(), strict=True) if b
@@ -37,6 +37,18 @@ def test_totals_per_pair():
     assert traffic.last_ns.tolist() == [91 * MS, 4 * MS]
     nothing = pair_traffic(transfer_table([]))
     assert nothing.bytes.size == nothing.last_ns.size == 0
+
+
+def test_addresses_of_one_server_are_one_place_and_strangers_each_one_of_their_own():
+    servers = (Server("s", (Nic("a", 0), Nic("c", None))), Server("t", (Nic("d", 0),)))
+    places = NodePlaces.of(("a", "b", "c", "d", "e"), Topology(servers, ()))
+    assert places.placed.tolist() == [True, False, True, True, False]
+    assert places.place[0] == places.place[2]
+    assert len(set(places.place.tolist())) == 4
+    assert places.without_gpu.tolist() == [False, False, True, False, False]
+    unknown = NodePlaces.of(("a", "b"), None)
+    assert not unknown.placed.any()
+    assert len(set(unknown.place.tolist())) == 2
 
 
 def test_small_messages_are_chatter_however_many():
