@@ -8,9 +8,10 @@ makes steps, from its first step to its last. Heartbeats and pings have a pace o
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -43,38 +44,37 @@ def quiet_members(
     rows = np.flatnonzero(silent[pieces.pair_src] | silent[pieces.pair_dst])
     if not rows.size or rows.size > rules.most_quiet_pairs:
         return [np.zeros(0, dtype=np.int64) for _ in jobs]
-    servers = [{server_of.get(pieces.addresses[m], "") for m in job.members.tolist()} - {""} for job in jobs]
+    at_server: dict[str, set[int]] = defaultdict(set)
+    for number, job in enumerate(jobs):
+        for member in job.members.tolist():
+            at_server[server_of.get(pieces.addresses[member], "")].add(number)
+    at_server[""] = set()
+
+    @cache
+    def jobs_of(end: int) -> set[int]:
+        """The job of which this address is a member, or those on whose servers it is alone."""
+        own = int(job_of[end])
+        return {own} if own >= 0 else at_server[server_of.get(pieces.addresses[end], "")]
+
     peers: dict[int, set[int]] = defaultdict(set)
     paced: dict[int, set[int]] = defaultdict(set)
     for row in rows.tolist():
         src, dst = int(pieces.pair_src[row]), int(pieces.pair_dst[row])
         peers[src].add(dst)
         peers[dst].add(src)
-        for number, job in enumerate(jobs):
-            near = all(_belongs(end, number, job_of, servers[number], pieces, server_of) for end in (src, dst))
-            if near and _paced(pieces, row, job, rules):
+        for number in jobs_of(src) & jobs_of(dst):
+            if _paced(pieces, row, jobs[number], rules):
                 paced[number].update(end for end in (src, dst) if silent[end])
+    found = Counter(end for ends in paced.values() for end in ends)
     return [
         np.array(
             sorted(
-                end
-                for end in paced[number]
-                if all(_belongs(peer, number, job_of, servers[number], pieces, server_of) for peer in peers[end])
-                and sum(end in others for others in paced.values()) == 1
+                end for end in paced[number] if found[end] == 1 and all(number in jobs_of(peer) for peer in peers[end])
             ),
             dtype=np.int64,
         )
         for number in range(len(jobs))
     ]
-
-
-def _belongs(
-    end: int, number: int, job_of: Int64, servers: set[str], pieces: PairPieces, server_of: dict[str, str]
-) -> bool:
-    """Is this address a member of the job, or alone on one of its servers?"""
-    if job_of[end] >= 0:
-        return bool(job_of[end] == number)
-    return server_of.get(pieces.addresses[end], "") in servers
 
 
 def _paced(pieces: PairPieces, row: int, job: JobPace, rules: RecognitionRules) -> bool:
