@@ -7,7 +7,7 @@
         slow_place_merge, slow_place_words (one finding per cause, in words)
     detectors                                     the list of detectors that look at one job:
         slow_stage, late_member (with stalls, holding, bouts, transport), stopped (with endings, first_to_stop,
-        last_state, byte_curves, heartbeats, probes, restarts), standstill (with silences), imbalance,
+        last_state, usual_rest, byte_curves, heartbeats, probes, restarts), standstill (with silences), imbalance,
         unexplained (with throughout)
     trust, chance                                 what a finding must show before it is reported
     what_if, cost                                 what a fault costs
