@@ -184,12 +184,14 @@ def _surest(between: dict[int, dict[int, tuple[float, int]]], one: int) -> tuple
 
 
 def _with_phases(clusters: Sequence[PairCluster], groups: list[JobGroup]) -> list[JobGroup]:
-    """The groups, those that are phases of another one joined with it: all of their members are among its members and
-    they lie within its time. Training does not go on without some of its members, so these have not left it; in the
-    first seconds of a window or of a job, or in the last ones, not all links of a member are seen."""
+    """The groups, those that are phases of another one joined with it: all of their members are among its members, and
+    they lie within its time or are shorter than one of its steps. Training does not go on without some of its members,
+    so these have not left it; in the first seconds of a window or of a job, or in the last ones (after an evaluation),
+    not all links of a member are seen."""
     members = [frozenset(m for i in group.clusters for m in clusters[i].members.tolist()) for group in groups]
     first = [min(clusters[i].first_ns for i in group.clusters) for group in groups]
     last = [max(clusters[i].last_ns for i in group.clusters) for group in groups]
+    step = [max((one.period_ns for i in group.clusters if (one := clusters[i].clock)), default=0.0) for group in groups]
     of_member: dict[int, list[int]] = {}
     for number, own in enumerate(members):
         for member in own:
@@ -197,7 +199,8 @@ def _with_phases(clusters: Sequence[PairCluster], groups: list[JobGroup]) -> lis
     parts: dict[int, list[int]] = {}
     for number, own in enumerate(members):
         for whole in of_member[min(own)]:
-            if own < members[whole] and first[whole] <= first[number] and last[number] <= last[whole]:
+            within = first[whole] <= first[number] and last[number] <= last[whole]
+            if own < members[whole] and (within or last[number] - first[number] < step[whole]):
                 parts.setdefault(whole, []).append(number)
                 break
     gone = {number for numbers in parts.values() for number in numbers}

@@ -1,5 +1,7 @@
 """One job or two, given what was measured between clusters."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -100,6 +102,14 @@ def within(members, first_ns, last_ns):
 )
 def test_some_members_of_a_job_that_goes_on_have_not_left_it(part, groups_found):
     clusters = within([1, 2, 3, 4], 0, 100), within([2, 3], *part)
+    assert len(job_groups(Joined(clusters, (), ()), [])) == groups_found
+
+
+@pytest.mark.parametrize(("part", "groups_found"), [((130, 139), 1), ((130, 145), 2)], ids=["shorter", "longer"])
+def test_some_members_that_are_seen_for_less_than_a_step_after_a_pause_are_no_job(part, groups_found):
+    """The window ends in the first step after an evaluation, before the stages have sent to each other."""
+    ticks = ClockCandidate(StepClock(np.arange(11) * 10, np.ones(10, dtype=np.bool_), 1.0), 1.0)
+    clusters = replace(within([1, 2, 3, 4], 0, 100), clocks=(ticks,)), within([2, 3], *part)
     assert len(job_groups(Joined(clusters, (), ()), [])) == groups_found
 
 
