@@ -62,5 +62,6 @@ FITTED: Final = FittedConfidence(
         ("no_schedule", -1.111),
         ("one_micro_batch", -0.907),
         ("tensors_across", -1.513),
+        ("doubtful_job", 0.0),
     ),
 )

@@ -383,6 +383,7 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout, bytes
         rest=left_over(job.transfers, bulk, draft.collective & draft.inside.gradients & ~draft.inside.inside,
                        features, draft.groups, draft.clock, draft.rules),
         bytes_say=bytes_say,
+        job=job.confidence,
     )  # fmt: skip
     known = evidence.named if any(group.kind is PairKind.UNKNOWN for group in layout.groups) else 1.0
     confidence, grouping = (

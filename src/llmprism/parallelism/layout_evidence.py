@@ -48,7 +48,8 @@ class LayoutEvidence:
     direction of the pipelines is, from 0 to 1. `exchanging` is the share of the members that take part in exchanges of
     contexts or experts where there are any: all do. `misfit`: nats per message by which the best schedule misses the
     moments of the messages between stages. `across`: tensor groups span servers, which few do. `rest` is what the
-    layout leaves unexplained. `bytes_say` is how near other layouts are that say the same of all bytes.
+    layout leaves unexplained. `bytes_say` is how near other layouts are that say the same of all bytes. `job` is the
+    confidence in the job: that it trains, and with these members.
     """
 
     links: float
@@ -68,6 +69,7 @@ class LayoutEvidence:
     widths: tuple[tuple[int, float], ...] = ()
     rest: LeftOver = field(default_factory=LeftOver)
     bytes_say: OtherReadings = field(default_factory=OtherReadings)
+    job: float = 1.0
 
 
 def _clock_doubt(evidence: LayoutEvidence, rules: LayoutRules) -> float:
@@ -150,6 +152,7 @@ def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULE
         "one_micro_batch": float((layout.pp or 1) > 1 and layout.micro_batches == 1),
         "tensors_across": float(evidence.across),
         "two_replicas": float(layout.dp == 2 and layout.ep is None and layout.cp is None),
+        "doubtful_job": max(0.0, float(np.log2(max(1.0 - evidence.job, 1e-9) / rules.confidence.usual_doubt))),
     }
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from calibration_fit import (
     FAULTS,
-    FIRST_SEED,
     FRESH_SEED,
     RANDOM,
+    SEEDS,
     SIGNS,
     TARGET,
     Said,
@@ -66,7 +66,7 @@ def test_weights_that_are_kept_stay_and_the_others_are_fitted_to_what_they_leave
 def test_scenarios_that_the_inference_was_made_with_make_no_others_surer() -> None:
     made = layouts(2000, {"constant": 0.5, "links": 1.0})
     more = layouts(1000, {"constant": 3.0, "links": 1.0}, seed=2)
-    opened = [replace(one, part=RANDOM, case=str(FIRST_SEED)) for one in more]
+    opened = [replace(one, part=RANDOM, case=str(SEEDS[0])) for one in more]
     fresh = [replace(one, part=RANDOM, case=str(FRESH_SEED)) for one in more]
     alone = fit(made)["constant"]
     assert fit([*made, *opened])["constant"] == pytest.approx(alone, abs=0.15)
@@ -103,7 +103,7 @@ def test_a_layout_is_also_judged_with_weights_of_other_sources_alone() -> None:
 def test_planted_faults_are_no_scenarios_that_the_inference_was_made_with() -> None:
     more = layouts(1000, {"constant": 3.0, "links": 1.0}, seed=2)
     made = layouts(2000, {"constant": 0.5, "links": 1.0})
-    faults = [replace(one, part=FAULTS, case=str(FIRST_SEED)) for one in more]
+    faults = [replace(one, part=FAULTS, case=str(SEEDS[0])) for one in more]
     assert fit([*made, *faults])["constant"] > fit(made)["constant"] + 0.3
     rows = table([*made, *faults], [0.5] * 3000)
     assert any(row.startswith("| all captures and sources | 2000 |") for row in rows)

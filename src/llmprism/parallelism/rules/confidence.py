@@ -30,6 +30,9 @@ class ConfidenceRules:
     usual_steps: int = 20
     """Steps that a window usually shows."""
 
+    usual_doubt: float = 0.025
+    """Doubt about a job that shows as many steps clearly (half of one in twenty); less says no more."""
+
     something_else: float = 0.3
     """Share of the wrong layouts whose truth is none of the alternatives listed."""
 
