@@ -36,8 +36,8 @@ def find_unexplained(
     counted = np.flatnonzero(evidence.counted)
     if counted.size <= rules.trust.unexplained_steps or evidence.normal_ns <= 0:
         return []
-    worth = _worth(evidence, rules)
-    slower = evidence.duration_ns[counted] >= rules.trust.unexplained_slowdown * evidence.normal_ns
+    worth, least = _worth(evidence, rules), _slower_from(evidence, rules)
+    slower = evidence.duration_ns[counted] >= least * evidence.normal_ns
     findings = []
     for first, after, _ in best_stretches(np.where(slower, worth[counted], -1.0), rules.trust.unexplained_price):
         steps = np.zeros(evidence.steps, dtype=np.bool_)
@@ -53,12 +53,25 @@ def _worth(evidence: JobEvidence, rules: FaultRules) -> Float64:
     more than one where it is far beyond what the job's steps vary by."""
     rule, times = rules.trust, evidence.duration_ns / evidence.normal_ns
     usual = usual_steps(evidence, rules)
-    all_along = slow_throughout(evidence, evidence.counted, usual, rules.members.long_step, rules)
+    clear = times - 1.0 > _beyond_jitter(evidence, rules)
+    all_along = slow_throughout(evidence, evidence.counted, usual, rule.unexplained_slowdown, rules)
+    all_along &= clear | (times >= rules.members.long_step)
     worth = np.clip(np.where(all_along, times, np.floor(times)), 1.0, rule.unexplained_weight)
-    off = np.abs(times[usual] - 1.0)
-    jitter = float(np.quantile(off, rules.members.jitter_quantile)) if off.size else np.inf
-    clear = times - 1.0 > rules.members.jitter_growth * jitter
     return np.where(all_along, 2.0 * worth, np.maximum(worth, np.where(clear, rule.unexplained_clear, 1.0)))
+
+
+def _beyond_jitter(evidence: JobEvidence, rules: FaultRules) -> float:
+    """What a step must take longer, in usual ones, to be far beyond what these vary by."""
+    off = np.abs(evidence.duration_ns[usual_steps(evidence, rules)] / evidence.normal_ns - 1.0)
+    jitter = float(np.quantile(off, rules.members.jitter_quantile)) if off.size else np.inf
+    return rules.members.jitter_growth * jitter
+
+
+def _slower_from(evidence: JobEvidence, rules: FaultRules) -> float:
+    """How many times the usual length a slower step has at least: what costs a tenth of the speed where steps hardly
+    vary, a little more where they do."""
+    rule = rules.trust
+    return float(np.clip(1.0 + _beyond_jitter(evidence, rules), rule.unexplained_least, rule.unexplained_slowdown))
 
 
 def _trimmed(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> Bool:
@@ -75,23 +88,32 @@ def _trimmed(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> Bool:
 def _clearly_slower(evidence: JobEvidence, steps: Bool, worth: Float64, rules: FaultRules) -> bool:
     rule = rules.trust
     others = evidence.counted & ~steps
-    alone = steps.sum() < rule.unexplained_few and worth[steps].max(initial=0.0) <= rule.unexplained_weight
+    few, says = steps.sum() < rule.unexplained_steps, worth[steps]
+    alone = few and (says >= rule.unexplained_several).sum() < rule.unexplained_few
     if (
-        alone
-        or worth[steps].sum() < rule.unexplained_steps
+        (alone and says.max(initial=0.0) <= rule.unexplained_weight)
+        or says.sum() < rule.unexplained_steps
         or others.sum() < rule.unexplained_steps
         or not with_a_past(usual_steps(evidence, rules), rules)[int(np.argmax(steps))]
     ):
         return False
     taken, usual = evidence.duration_ns[steps], evidence.duration_ns[others]
-    begin, end = _span(evidence, steps)
-    few = steps.sum() < rule.unexplained_steps
+    (begin, end), least_times = _span(evidence, steps), _slower_from(evidence, rules)
     least = long_enough_ns(np.inf if few else rule.unexplained_ns, evidence.timeline.steps, rules)
     return bool(
         end - begin >= least
-        and np.median(taken) >= rule.unexplained_slowdown * np.median(usual)
+        and np.median(taken) >= least_times * np.median(usual)
+        and np.mean(taken >= least_times * evidence.normal_ns) >= rules.members.consistent
         and apart(evidence, steps, rules)
+        and not (few and _as_long_elsewhere(evidence, steps, rules))
     )
+
+
+def _as_long_elsewhere(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:
+    """Is another step as long as these few are, once the job has warmed up? Then long ones happen."""
+    others = evidence.counted & ~steps & with_a_past(usual_steps(evidence, rules), rules)
+    longest = float(evidence.duration_ns[others].max(initial=0.0))
+    return bool(np.median(evidence.duration_ns[steps]) < rules.trust.unexplained_apart * longest)
 
 
 def apart(evidence: JobEvidence, steps: Bool, rules: FaultRules = RULES) -> bool:

@@ -58,6 +58,10 @@ class TrustRules:
     """Slower steps against the others, in the median: what costs a tenth of the speed is worth a word, with a
     margin."""
 
+    unexplained_least: float = 1.11
+    """The same without the margin, where steps vary by a fourth (`jitter_growth`) of this or less: a tenth of the speed
+    itself."""
+
     unexplained_steps: int = 4
     """Slower steps, and others, that must have been seen, those that take several times as long counting for as
     many,"""
@@ -65,6 +69,9 @@ class TrustRules:
     unexplained_few: int = 2
     """but no fewer than these, or one that is slow all along. Fewer than `unexplained_steps` must take `short_share` of
     all that was seen of the job: two long steps are news among ten and not among a hundred,"""
+
+    unexplained_several: float = 2.0
+    """and of so few as many must count for so many steps, and no other step may be as long,"""
 
     unexplained_clear: float = 1.25
     """Steps that one counts for which is longer than the usual one by many times (`jitter_growth`) of what a tenth of
