@@ -46,6 +46,9 @@ ENDINGS: Final = ("hang", "crash", "crash_restart")
 SLOWER: Final = 0.1
 """A fault shows when it makes the steps it hits longer by this share, and by two deviations of healthy steps."""
 
+WHOLE_STEPS: Final = 3
+"""Steps of a job from which the first and the last, which the window may cut, do not count."""
+
 RESTS: Final = 0.8
 """Share of the longest silence of the twin's usual step from which the job rests there (`diagnose` says the same)."""
 
@@ -91,7 +94,8 @@ def fault_shows(scenario: Scenario, folder: Path) -> bool:
         if fault.kind == "stall":
             members = _members(truth, fault)
             return not _at_rest(fault, truth, *(_silences(place, members) for place in (folder, twin)))
-        return _longer(_steps_hit(read_truth(folder / "truth.json.gz"), fault), _steps_hit(truth, fault))
+        sick = _steps_hit(read_truth(folder / "truth.json.gz"), fault)
+        return _longer(sick, _steps_hit(truth, fault), {job.id: _varies(job) for job in truth.jobs})
 
 
 def answers_of(scenario: Scenario, folder: Path) -> list[Truth]:
@@ -202,16 +206,21 @@ def _ends_a_step(step_end_ns: Sequence[int], begun: Int64, moment: int) -> bool:
     return bool(later) and not ((begun > moment) & (begun <= later[0])).any()
 
 
-def _longer(sick: dict[str, list[int]], well: dict[str, list[int]]) -> bool:
+def _longer(sick: dict[str, list[int]], well: dict[str, list[int]], varies: dict[str, float]) -> bool:
     for job, lengths in well.items():
         if job not in sick:
             return True
-        usual = sum(lengths) / len(lengths)
-        varies = (sum((length - usual) ** 2 for length in lengths) / len(lengths)) ** 0.5
-        mean = sum(sick[job]) / len(sick[job])
-        if mean > usual * (1 + SLOWER) and mean > usual + 2 * varies:
+        usual, mean = float(np.mean(lengths)), float(np.mean(sick[job]))
+        if mean > usual * (1 + SLOWER) and mean > usual + 2 * varies[job]:
             return True
     return False
+
+
+def _varies(job: ScoredJob) -> float:
+    """Deviation of all whole steps of a job in the twin: a few in a row that happen to be alike and short do not show
+    that those of the same time, which are as long as the job's others, are longer than they would have been."""
+    lengths = np.subtract(job.step_end_ns, job.step_start_ns)
+    return float(np.std(lengths[1:-1] if lengths.size > WHOLE_STEPS else lengths))
 
 
 def _steps_hit(truth: Truth, fault: FaultSpec) -> dict[str, list[int]]:

@@ -1,5 +1,6 @@
 """What a report is expected to say about a planted fault: by the run without it, never by the report."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from llmprism.model import FindingKind, WhereType
 from llmprism.score import read_truth
 from llmprism.sim import parse_scenario, simulate
 from llmprism.sim.simulation import EPOCH_NS
-from robust_expected import _ends_a_step, _stops, answers_of, fault_shows
+from robust_expected import _ends_a_step, _longer, _stops, _varies, answers_of, fault_shows
 
 TEXT = """
 seconds = 12
@@ -45,6 +46,16 @@ def test_a_fault_that_costs_nothing_is_not_expected(tmp_path: Path) -> None:
     for factor, shows in ((1.02, False), (3, True)):
         fault = f'kind = "slow_gpu"\nat_s = 4\nfor_s = 5\nfactor = {factor}'
         assert fault_shows(*played(tmp_path / str(factor), ALONE, fault)) is shows
+
+
+def test_steps_that_are_as_long_as_the_job_s_others_are_not_expected_to_be_noticed(tmp_path: Path) -> None:
+    _, folder = played(tmp_path, ALONE, 'kind = "slow_gpu"\nat_s = 4\nfor_s = 5\nfactor = 3')
+    job = read_truth(folder / "truth.json.gz").jobs[0]
+    hit, varying, even = [100] * 3, (30, 100, 125, 100, 130, 100, 100, 100, 125, 60), (30, *[100] * 8, 60)
+    for lengths, shows in ((varying, False), (even, True)):
+        ends = tuple(np.cumsum(lengths).tolist())
+        twin = replace(job, step_start_ns=(0, *ends[:-1]), step_end_ns=ends)
+        assert _longer({"a": [115] * 3}, {"a": hit}, {"a": _varies(twin)}) is shows
 
 
 def test_a_stall_where_the_job_rests_anyway_is_not_expected(tmp_path: Path) -> None:
