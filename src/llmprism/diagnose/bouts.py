@@ -16,6 +16,7 @@ from llmprism.diagnose.chance import log_expected_runs
 from llmprism.diagnose.cost import long_enough_ns
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import FaultRules
+from llmprism.diagnose.throughout import stand_out
 from llmprism.stats.stretches import stretches_of
 
 __all__ = ["Bout", "bouts_of", "in_steps", "one_per_time"]
@@ -66,12 +67,13 @@ def bouts_of(
     consistent = rules.members.consistent if consistent is None else consistent
     least = long_enough_ns(rules.members.late_ns, steps, rules)
     known = np.isfinite(lateness_ns) & evidence.counted[None, :]
+    twice_as_long = evidence.duration_ns >= rules.members.long_step * evidence.normal_ns
     for row in np.flatnonzero(flagged.any(axis=1)):
         for first, last in stretches_of(flagged[row], bridge=2, shortest=2):
             affected = np.zeros(evidence.steps, dtype=np.bool_)
             affected[first:last] = flagged[row, first:last]
             few = affected.sum() < rules.members.late_steps
-            if few and evidence.duration_ns[affected].min() < rules.members.long_step * evidence.normal_ns:
+            if few and not (affected <= twice_as_long | stand_out(evidence, affected, rules)).all():
                 continue
             lasting = steps.end_ns[last - 1] - steps.start_ns[first] >= least
             hits = int(affected.sum())

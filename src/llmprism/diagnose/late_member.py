@@ -28,6 +28,7 @@ from llmprism.diagnose.holding import held_ns, released_by
 from llmprism.diagnose.own_pauses import kept_by_own_hop_ns, paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.stalls import beyond_jitter, stalls
+from llmprism.diagnose.throughout import stand_out
 from llmprism.diagnose.transport import pauses_tell
 from llmprism.diagnose.trust import HELD
 from llmprism.diagnose.waiting import beyond_others, stage_work_ns
@@ -113,11 +114,14 @@ def _slower_for_a_while(evidence: JobEvidence, rules: FaultRules) -> bool:
     slow &= with_a_past(usual_steps(evidence, rules), rules)
     steps = evidence.timeline.steps
     least = long_enough_ns(rules.members.late_ns, steps, rules)
-    return any(
-        slow[first:last].mean() >= rules.members.consistent and steps.end_ns[last - 1] - steps.start_ns[first] >= least
+    stretches = [
+        (first, last)
         for bridge in (0, 2)  # a stretch that single slower steps prolong is still one without them
         for first, last in stretches_of(slow, bridge=bridge, shortest=rules.members.late_steps)
-    )
+        if slow[first:last].mean() >= rules.members.consistent
+    ]
+    stretches = stretches or stretches_of(stand_out(evidence, slow, rules), bridge=0, shortest=2)
+    return any(steps.end_ns[last - 1] - steps.start_ns[first] >= least for first, last in stretches)
 
 
 def _long_workers(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bout]:

@@ -12,10 +12,36 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.byte_curves import ByteCurve, training_messages
-from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.rules import RULES, FaultRules
 
-__all__ = ["slow_throughout"]
+__all__ = ["beyond_jitter_times", "slow_throughout", "stand_out"]
+
+
+def beyond_jitter_times(evidence: JobEvidence, rules: FaultRules = RULES) -> float:
+    """What a step must take longer, in usual ones, to be far beyond what these vary by."""
+    off = np.abs(evidence.duration_ns[usual_steps(evidence, rules)] / evidence.normal_ns - 1.0)
+    jitter = float(np.quantile(off, rules.members.jitter_quantile)) if off.size else np.inf
+    return rules.members.jitter_growth * jitter
+
+
+def stand_out(evidence: JobEvidence, among: Bool, rules: FaultRules = RULES) -> Bool:
+    """Of some steps those that are slow all along and take twice as long, or are two at least in a row that do so by
+    far more than the job's steps vary by. One of these alone is no news: a neighbour on its host, a late file."""
+    times, usual = evidence.duration_ns / evidence.normal_ns, usual_steps(evidence, rules)
+    long = times >= rules.members.long_step
+    clear = (times >= rules.trust.unexplained_slowdown) & (times - 1.0 > beyond_jitter_times(evidence, rules))
+    among = among & (long | _in_a_row(among & (long | clear)))
+    found = slow_throughout(evidence, among, usual, rules.trust.unexplained_slowdown, rules)
+    return found & (long | _in_a_row(found))
+
+
+def _in_a_row(steps: Bool) -> Bool:
+    """Those next to which is another."""
+    near = np.zeros_like(steps)
+    near[1:] |= steps[:-1]
+    near[:-1] |= steps[1:]
+    return steps & near
 
 
 def slow_throughout(evidence: JobEvidence, among: Bool, usual: Bool, times: float, rules: FaultRules = RULES) -> Bool:

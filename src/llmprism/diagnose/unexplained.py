@@ -18,7 +18,7 @@ from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.diagnose.throughout import slow_throughout
+from llmprism.diagnose.throughout import beyond_jitter_times, stand_out
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.segments import best_stretches
 
@@ -52,26 +52,16 @@ def _worth(evidence: JobEvidence, rules: FaultRules) -> Float64:
     """How many slower steps each one counts for: as many as it is long, twice as many where it is slow all along, and
     more than one where it is far beyond what the job's steps vary by."""
     rule, times = rules.trust, evidence.duration_ns / evidence.normal_ns
-    usual = usual_steps(evidence, rules)
-    clear = times - 1.0 > _beyond_jitter(evidence, rules)
-    all_along = slow_throughout(evidence, evidence.counted, usual, rule.unexplained_slowdown, rules)
-    all_along &= clear | (times >= rules.members.long_step)
+    clear, all_along = times - 1.0 > beyond_jitter_times(evidence, rules), stand_out(evidence, evidence.counted, rules)
     worth = np.clip(np.where(all_along, times, np.floor(times)), 1.0, rule.unexplained_weight)
     return np.where(all_along, 2.0 * worth, np.maximum(worth, np.where(clear, rule.unexplained_clear, 1.0)))
-
-
-def _beyond_jitter(evidence: JobEvidence, rules: FaultRules) -> float:
-    """What a step must take longer, in usual ones, to be far beyond what these vary by."""
-    off = np.abs(evidence.duration_ns[usual_steps(evidence, rules)] / evidence.normal_ns - 1.0)
-    jitter = float(np.quantile(off, rules.members.jitter_quantile)) if off.size else np.inf
-    return rules.members.jitter_growth * jitter
 
 
 def _slower_from(evidence: JobEvidence, rules: FaultRules) -> float:
     """How many times the usual length a slower step has at least: what costs a tenth of the speed where steps hardly
     vary, a little more where they do."""
     rule = rules.trust
-    return float(np.clip(1.0 + _beyond_jitter(evidence, rules), rule.unexplained_least, rule.unexplained_slowdown))
+    return float(np.clip(1.0 + beyond_jitter_times(evidence, rules), rule.unexplained_least, rule.unexplained_slowdown))
 
 
 def _trimmed(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> Bool:
@@ -88,17 +78,17 @@ def _trimmed(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> Bool:
 def _clearly_slower(evidence: JobEvidence, steps: Bool, worth: Float64, rules: FaultRules) -> bool:
     rule = rules.trust
     others = evidence.counted & ~steps
-    few, says = steps.sum() < rule.unexplained_steps, worth[steps]
-    alone = few and (says >= rule.unexplained_several).sum() < rule.unexplained_few
+    alone = steps.sum() < rule.unexplained_few and worth[steps].max(initial=0.0) <= rule.unexplained_weight
     if (
-        (alone and says.max(initial=0.0) <= rule.unexplained_weight)
-        or says.sum() < rule.unexplained_steps
+        alone
+        or worth[steps].sum() < rule.unexplained_steps
         or others.sum() < rule.unexplained_steps
         or not with_a_past(usual_steps(evidence, rules), rules)[int(np.argmax(steps))]
     ):
         return False
     taken, usual = evidence.duration_ns[steps], evidence.duration_ns[others]
     (begin, end), least_times = _span(evidence, steps), _slower_from(evidence, rules)
+    few = steps.sum() < rule.unexplained_steps
     least = long_enough_ns(np.inf if few else rule.unexplained_ns, evidence.timeline.steps, rules)
     return bool(
         end - begin >= least

@@ -68,10 +68,8 @@ class TrustRules:
 
     unexplained_few: int = 2
     """but no fewer than these, or one that is slow all along. Fewer than `unexplained_steps` must take `short_share` of
-    all that was seen of the job: two long steps are news among ten and not among a hundred,"""
-
-    unexplained_several: float = 2.0
-    """and of so few as many must count for so many steps, and no other step may be as long,"""
+    all that was seen of the job: two long steps are news among ten and not among a hundred, and not where
+    another one is as long,"""
 
     unexplained_clear: float = 1.25
     """Steps that one counts for which is longer than the usual one by many times (`jitter_growth`) of what a tenth of
