@@ -93,7 +93,7 @@ def _clearly_slower(evidence: JobEvidence, steps: Bool, worth: Float64, rules: F
     return bool(
         end - begin >= least
         and np.median(taken) >= least_times * np.median(usual)
-        and np.mean(taken >= least_times * evidence.normal_ns) >= rules.members.consistent
+        and taken[taken >= least_times * evidence.normal_ns].sum() >= rules.members.consistent * taken.sum()
         and apart(evidence, steps, rules)
         and not (few and _as_long_elsewhere(evidence, steps, rules))
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from llmprism.diagnose.evidence import JobEvidence
@@ -80,3 +82,27 @@ def during(first: int, last: int, value: float, otherwise: float = 0.0) -> np.nd
     series = np.full(STEPS, otherwise)
     series[first:last] = value
     return series
+
+
+def slow_all_along(*long, times=1.4, elsewhere=(), late=None):
+    """Nine steps, of which some are so many times as long: messages are as much further apart in `long` ones, and come
+    after one pause in those `elsewhere`."""
+    duration = np.full(STEPS, float(STEP))
+    duration[[*long, *elsewhere]] *= times
+    evidence = evidence_of(ring_pairs("ab"), groups=("ab",), duration=duration, late=late)
+    flows, even = [], np.arange(20) / 20
+    for step, start in enumerate(evidence.timeline.steps.start_ns.tolist()):
+        sent = even * (times if step in long else 1.0) + (times - 1.0 if step in elsewhere else 0.0)
+        for begin in (start + sent * STEP).astype(np.int64).tolist():
+            flows += [Flow(a, b, begin, begin + 2 * MS, 1_000_000) for a, b in ("ab", "ba")]
+    seen = slice(0, 9)
+    steps = evidence.timeline.steps
+    steps = replace(steps, start_ns=steps.start_ns[seen], end_ns=steps.end_ns[seen], setup=steps.setup[seen])
+    return replace(
+        evidence,
+        job=replace(evidence.job, transfers=transfer_table(flows)),
+        timeline=replace(evidence.timeline, steps=steps, member_end_ns=evidence.timeline.member_end_ns[:, seen]),
+        duration_ns=evidence.duration_ns[seen],
+        counted=evidence.counted[seen],
+        lateness_ns=evidence.lateness_ns[:, seen],
+    )

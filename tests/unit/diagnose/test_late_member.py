@@ -17,7 +17,7 @@ from llmprism.diagnose.rules import RULES
 from llmprism.model import FindingKind, Group, PairKind, Where, WhereType, Window
 from llmprism.pipeline import diagnose
 from unit.builders import address_of, build_job, cut_in_pieces, flow_table
-from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
+from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs, slow_all_along
 
 PAIRS = ring_pairs("abcd") + ring_pairs("efgh")
 GROUPS = ("abcd", "efgh")
@@ -145,6 +145,15 @@ def test_a_stage_that_works_longer_than_its_replicas_from_the_first_step_on_is_f
     (finding,) = report.findings
     assert finding.severity > 0.2
     assert finding.lost_gpu_seconds > 0.2 * 12 * (job.step_ends_ns[-1] - job.step_ends_ns[0]) / 1e9
+
+
+def test_a_gpu_that_is_late_in_two_steps_is_slow_if_these_are_slow_all_along():
+    late = {"b": during(4, 6, 400.0)}
+    (finding,) = find_late_members(slow_all_along(4, 5, late=late), {})
+    assert (finding.kind, finding.where.id) == (FindingKind.SLOW_GPU, "b")
+    assert find_late_members(slow_all_along(elsewhere=(4, 5), late=late), {}) == []
+    assert _slower_for_a_while(slow_all_along(4, 5), RULES)
+    assert not _slower_for_a_while(slow_all_along(elsewhere=(4, 5)), RULES)
 
 
 def bouts_of_two(value, otherwise=0.0):

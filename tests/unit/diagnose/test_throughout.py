@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from llmprism.diagnose.rules import RULES
-from llmprism.diagnose.throughout import slow_throughout
+from llmprism.diagnose.throughout import slow_throughout, stand_out
 from llmprism.diagnose.unexplained import find_unexplained
 from unit.builders import MS, Flow, transfer_table
-from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
+from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs, slow_all_along
 
 MESSAGES = 20
 LONG = 12
@@ -64,3 +64,11 @@ def test_one_step_that_is_slow_all_along_is_news_where_it_takes_much_of_what_was
             lateness_ns=evidence.lateness_ns[:, last],
         )
         assert len(find_unexplained(part, [], {})) == count, kind
+
+
+def test_two_in_a_row_stand_out_or_one_of_twice_the_length():
+    for long, times, count in (((4, 5), 1.4, 2), ((4,), 1.4, 0), ((4, 6), 1.4, 0), ((4,), 2.2, 1), ((4, 5), 1.12, 0)):
+        evidence = slow_all_along(*long, times=times)
+        assert stand_out(evidence, evidence.counted).sum() == count, (long, times)
+    rest = slow_all_along(elsewhere=(4, 5))
+    assert not stand_out(rest, rest.counted).any()

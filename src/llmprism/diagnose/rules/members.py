@@ -100,7 +100,7 @@ class MemberRules:
     """Late steps before a GPU is called slow,"""
 
     long_step: float = 2.0
-    """or two that each take so many times as long as usual."""
+    """or two that each take so many times as long as usual, or are slow all along (`throughout.stand_out`)."""
 
     late_ns: int = 4_000_000_000
     """And for so long: shorter bouts are data loading, garbage collection or a neighbour on the host."""

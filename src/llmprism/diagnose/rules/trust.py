@@ -59,8 +59,8 @@ class TrustRules:
     margin."""
 
     unexplained_least: float = 1.11
-    """The same without the margin, where steps vary by a fourth (`jitter_growth`) of this or less: a tenth of the speed
-    itself."""
+    """The same without the margin, a tenth of the speed itself, where the usual steps vary by less than a fourth
+    (`jitter_growth`) of what that takes longer."""
 
     unexplained_steps: int = 4
     """Slower steps, and others, that must have been seen, those that take several times as long counting for as
@@ -68,8 +68,8 @@ class TrustRules:
 
     unexplained_few: int = 2
     """but no fewer than these, or one that is slow all along. Fewer than `unexplained_steps` must take `short_share` of
-    all that was seen of the job: two long steps are news among ten and not among a hundred, and not where
-    another one is as long,"""
+    all that was seen of the job: two long steps are news among ten and not among a hundred, and not where another
+    one is as long: in healthy captures one in ten is half as long again, all along,"""
 
     unexplained_clear: float = 1.25
     """Steps that one counts for which is longer than the usual one by many times (`jitter_growth`) of what a tenth of
