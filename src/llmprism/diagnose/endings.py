@@ -13,12 +13,14 @@ Heartbeats that go on mean that ranks live, heartbeats that stop that they died.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from llmprism.arrays import Bool
 from llmprism.diagnose.byte_curves import training_messages
+from llmprism.diagnose.dead_or_hung import alone, hung, talks_a_lot
+from llmprism.diagnose.ending import Ending
 from llmprism.diagnose.first_to_stop import (
     due_with,
     heard_after,
@@ -26,12 +28,9 @@ from llmprism.diagnose.first_to_stop import (
     is_starved,
     may_be_to_blame,
     most_likely,
-    noticed_a_death,
     overdue_first,
     silent_as_never_before,
-    some_are_gone,
     tied_elsewhere,
-    written_to_in_vain,
 )
 from llmprism.diagnose.heartbeats import Heartbeats
 from llmprism.diagnose.last_state import LastState, last_state
@@ -42,38 +41,6 @@ from llmprism.model.job import Job, JobState
 from llmprism.model.timeline import Steps, Timeline
 
 __all__ = ["Ending", "ending_at", "final_ending"]
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """The traffic after step `step - 1`, which ended at `begun_ns`, ends at `last_ns`; then came `silence_ns`.
-
-    `state` is running, ended, crashed or hung. `culprit` (row of the member, -1: nobody stands out) was due at
-    `since_ns`, `lead_ns` before the next one; it is `likely` where that alone is not sure, and all signs together put
-    it ahead of the others. `candidates` is how many may be to blame by their due times. `suspects` are who else may be
-    to blame, the likeliest first. `resumed_ns` is None where the
-    job did not come back; `alive_ns` is the time of the last message of any sort between its members before it did.
-    """
-
-    state: JobState
-    step: int
-    begun_ns: int
-    last_ns: int
-    resumed_ns: int | None
-    silence_ns: int
-    alive_ns: int
-    period_ns: float
-    culprit: int = -1
-    since_ns: int = 0
-    lead_ns: float = 0.0
-    heard_alone: bool = False
-    likely: bool = False
-    candidates: int = 0
-    suspects: tuple[int, ...] = ()
-
-    @property
-    def broken_off(self) -> bool:
-        return self.state in (JobState.CRASHED, JobState.HUNG)
 
 
 def final_ending(job: Job, timeline: Timeline, window: Window, rules: FaultRules = RULES) -> Ending | None:
@@ -197,7 +164,7 @@ def _surely_missed(running: Ending, job: Job, state: LastState, steps: Steps, fi
     """Did others go on for long after a member was due, or was it silent for longer than ever since the set-up, or is
     it the only one that does not announce its next message? Then no job has ended here, wherever it rests."""
     least = rules.endings.in_vain * running.period_ns
-    if _left_out(state, first, rules) and _control_messages(job, running, rules):
+    if _left_out(state, first, rules) and talks_a_lot(job, running, rules):
         return True
     set_up = int(steps.start_ns[int(np.argmin(steps.setup))])
     silent = silent_as_never_before(job, state.last_ns, set_up)
@@ -262,15 +229,16 @@ def _blamed(
     others = _others(state, running, rules)
     likely = named < 0 and bool(others) and others[0] >= 0
     culprit = others[0] if likely else named
-    hung = _hung(running, job, state, (named, culprit), until, rules, sure=sure)
     due = float(state.due_ns[culprit]) if culprit >= 0 else float(running.last_ns)
     return replace(
         running,
-        state=JobState.HUNG if hung else JobState.CRASHED,
+        state=JobState.HUNG
+        if hung(running, job, state, (named, culprit), until, rules, sure=sure)
+        else JobState.CRASHED,
         culprit=culprit,
         since_ns=int(min(due, running.last_ns)),
         lead_ns=_lead_ns(state, culprit) if culprit >= 0 else 0.0,
-        heard_alone=not likely and culprit >= 0 and _alone(state, culprit, rules),
+        heard_alone=not likely and culprit >= 0 and alone(state, culprit, rules),
         likely=likely,
         candidates=int(np.isfinite(may_be_to_blame(state, running.period_ns, rules)).sum()),
         suspects=tuple(row for row in others if row not in (-1, culprit)),
@@ -316,59 +284,6 @@ def _lead_ns(state: LastState, first: int) -> float:
     """From when this member was due to when the next one was; 0 where it was not the first."""
     others = np.delete(state.due_ns, first)
     return max(float(np.nanmin(others)) - float(state.due_ns[first]), 0.0) if np.isfinite(others).any() else 0.0
-
-
-def _alone(state: LastState, named: int, rules: FaultRules) -> bool:
-    """Are most members heard again, and this one not?"""
-    heard = heard_again(state, rules)
-    return bool(heard.mean() >= rules.endings.heard_members and not heard[named])
-
-
-def _all_live(running: Ending, state: LastState, rules: FaultRules) -> bool:
-    """Is everybody heard again, the one that was missed too, and is there talk until the end? Then nobody died."""
-    talked = running.alive_ns - running.last_ns
-    return bool(heard_again(state, rules).all()) and talked >= rules.endings.to_the_end * running.silence_ns
-
-
-def _hung(
-    running: Ending, job: Job, state: LastState, blamed: tuple[int, int], until: int, rules: FaultRules, *, sure: bool
-) -> bool:
-    """Do the ranks live, and nothing but an answer is missing? Else one of them died. `blamed` are the rows of the
-    member that is surely to blame, and of the one that likely is (-1: nobody)."""
-    rule, (named, culprit) = rules.endings, blamed
-    beats = Heartbeats.of(job, state.last_ns, running.period_ns, rules, until)
-    if written_to_in_vain(state, culprit, running.silence_ns, rules):
-        return True
-    if beats.stopped(running.alive_ns, until):
-        return False
-    if sure and _all_live(running, state, rules):
-        return True
-    if beats.go_on(running.alive_ns):
-        if named < 0:
-            return not some_are_gone(state, running.silence_ns, rules)
-        if not _alone(state, named, rules):
-            return True
-        talk = rule.still_written_to * (running.alive_ns - running.last_ns)
-        return bool(state.addressed_ns[named] >= running.last_ns + talk)  # nobody writes to a dead one
-    watched = running.silence_ns >= max(rule.watched_steps * running.period_ns, rule.watched_ns)
-    if beats.gap_ns is None and watched and _control_messages(job, running, rules):
-        return not noticed_a_death(state, culprit, running.period_ns, rules)
-    if named < 0:
-        return False
-    due = float(state.due_ns[named])
-    reach = max(rule.addressed_share * running.period_ns, rule.addressed_ns)
-    written_to = state.supplied_ns[named] > max(due, float(state.heard_ns[named])) + reach
-    without = running.last_ns - due > max(rule.without_share * running.period_ns, rule.without_ns)
-    return bool(written_to or without)
-
-
-def _control_messages(job: Job, running: Ending, rules: FaultRules) -> bool:
-    """Do the members of the job exchange control messages in its usual steps?"""
-    transfers = job.transfers
-    when = transfers.start_ns[~training_messages(job)]
-    since = running.last_ns - rules.endings.steps_back * running.period_ns
-    usual = np.count_nonzero((when > since) & (when <= running.last_ns))
-    return bool(usual >= rules.endings.control_per_step * rules.endings.steps_back * len(job.members))
 
 
 def _rested_here_once(state: LastState, rules: FaultRules) -> bool:

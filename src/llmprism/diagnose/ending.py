@@ -1,0 +1,41 @@
+"""What is known about the end of a job's traffic: how it stands, since when, and through whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llmprism.model.job import JobState
+
+__all__ = ["Ending"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The traffic after step `step - 1`, which ended at `begun_ns`, ends at `last_ns`; then came `silence_ns`.
+
+    `state` is running, ended, crashed or hung. `culprit` (row of the member, -1: nobody stands out) was due at
+    `since_ns`, `lead_ns` before the next one; it is `likely` where that alone is not sure, and all signs together put
+    it ahead of the others. `candidates` is how many may be to blame by their due times. `suspects` are who else may be
+    to blame, the likeliest first. `resumed_ns` is None where the
+    job did not come back; `alive_ns` is the time of the last message of any sort between its members before it did.
+    """
+
+    state: JobState
+    step: int
+    begun_ns: int
+    last_ns: int
+    resumed_ns: int | None
+    silence_ns: int
+    alive_ns: int
+    period_ns: float
+    culprit: int = -1
+    since_ns: int = 0
+    lead_ns: float = 0.0
+    heard_alone: bool = False
+    likely: bool = False
+    candidates: int = 0
+    suspects: tuple[int, ...] = ()
+
+    @property
+    def broken_off(self) -> bool:
+        return self.state in (JobState.CRASHED, JobState.HUNG)
