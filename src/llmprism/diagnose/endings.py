@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from llmprism.arrays import Bool
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.dead_or_hung import alone, hung, talks_a_lot
 from llmprism.diagnose.ending import Ending
@@ -30,6 +30,7 @@ from llmprism.diagnose.first_to_stop import (
     most_likely,
     overdue_first,
     silent_as_never_before,
+    silent_first,
     tied_elsewhere,
 )
 from llmprism.diagnose.heartbeats import Heartbeats
@@ -92,13 +93,15 @@ def ending_at(
     ended = _at_rest(state, steps, period, rules) or _all_said_goodbye(state, period, alive, rules)
     long = min(rules.endings.watched_ns, rules.endings.watched_steps * period)
     watched = running.silence_ns >= long  # ranks of a job that ends leave within that
-    missed = stopped and watched and _surely_missed(running, job, state, steps, first, rules)
+    silent = silent_as_never_before(job, state.last_ns, int(steps.start_ns[int(np.argmin(steps.setup))]))
+    missed = stopped and watched and _surely_missed(running, job, state, silent, first, rules)
     if ended and not connects and not missed:  # one that connects anew did not end: it was started again
         return _as(running, JobState.ENDED) if stopped else running
     together = not connects and not missed and not _went_on_without(state, first, rules)
     if together and running.silence_ns <= rules.endings.together_steps * period:
         return running  # all stand at the same point: the next message may be late
-    blamed = _blamed(running, job, state, first, until, rules, connects=connects, sure=missed)
+    silenced = silent_first(state, silent, period, rules) if running.step >= rules.endings.few_steps else -1
+    blamed = _blamed(running, job, state, (first, silenced), until, rules, connects=connects, sure=missed)
     if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
         return replace(blamed, state=JobState.CRASHED)
     return blamed
@@ -160,14 +163,12 @@ def _at_rest(state: LastState, steps: Steps, period: float, rules: FaultRules) -
     return all_live or not (_surely_overdue(state, rules) & ~in_flow).any()
 
 
-def _surely_missed(running: Ending, job: Job, state: LastState, steps: Steps, first: int, rules: FaultRules) -> bool:
-    """Did others go on for long after a member was due, or was it silent for longer than ever since the set-up, or is
+def _surely_missed(running: Ending, job: Job, state: LastState, silent: Float64, first: int, rules: FaultRules) -> bool:
+    """Did others go on for long after a member was due, or was it `silent` for longer than ever since the set-up, or is
     it the only one that does not announce its next message? Then no job has ended here, wherever it rests."""
     least = rules.endings.in_vain * running.period_ns
     if _left_out(state, first, rules) and talks_a_lot(job, running, rules):
         return True
-    set_up = int(steps.start_ns[int(np.argmin(steps.setup))])
-    silent = silent_as_never_before(job, state.last_ns, set_up)
     if bool((silent >= least).any()):
         return True
     if first < 0 or not state.exact or is_starved(state, rules)[first] or not _surely_overdue(state, rules)[first]:
@@ -206,20 +207,23 @@ def _blamed(
     running: Ending,
     job: Job,
     state: LastState,
-    first: int,
+    firsts: tuple[int, int],
     until: int,
     rules: FaultRules,
     *,
     connects: bool,
     sure: bool,
 ) -> Ending:
-    """`sure`: somebody was surely missed, so that the job has neither ended nor only paused."""
+    """`firsts` are who was due first and who fell silent first (-1: nobody). `sure`: somebody was surely missed, so
+    that the job has neither ended nor only paused."""
+    first, silenced = firsts
     missed = sure or _went_on_without(state, first, rules)
     if not missed and not connects and _rested_here_once(state, rules):
         return _as(running, JobState.ENDED)
     named = first if missed and _surely_first(state, first, running, rules) else -1
     if named >= 0 and tied_elsewhere(state, first, job.places, running.period_ns, rules):
         named = -1
+    named = silenced if silenced >= 0 else named
     if named < 0 and not connects:
         rule = rules.endings
         if running.silence_ns <= max(rule.together_steps * running.period_ns, 0 if sure else rule.watched_ns):
@@ -229,7 +233,7 @@ def _blamed(
     others = _others(state, running, rules)
     likely = named < 0 and bool(others) and others[0] >= 0
     culprit = others[0] if likely else named
-    due = float(state.due_ns[culprit]) if culprit >= 0 else float(running.last_ns)
+    due = np.nan_to_num(state.due_ns[culprit] if culprit >= 0 else np.nan, nan=float(running.last_ns))
     return replace(
         running,
         state=JobState.HUNG

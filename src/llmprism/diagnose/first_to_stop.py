@@ -34,6 +34,7 @@ __all__ = [
     "noticed_a_death",
     "overdue_first",
     "silent_as_never_before",
+    "silent_first",
     "some_are_gone",
     "tied_elsewhere",
     "written_to_in_vain",
@@ -234,3 +235,15 @@ def silent_as_never_before(job: Job, last_ns: int, since_ns: int = 0) -> Float64
     np.maximum.at(longest, member[1:], np.where(np.diff(member) == 0, start[1:] - end[:-1], 0))
     np.maximum.at(latest, member, end)
     return np.where(longest > 0.0, last_ns - latest - longest, -np.inf)
+
+
+def silent_first(state: LastState, silent: Float64, period: float, rules: FaultRules) -> int:
+    """Where bytes do not tell when it was due: the member that has been silent for longer than ever, and clearly more
+    so than anybody else (`silent_as_never_before`), since those that wait for it fell silent after it. -1 where there
+    is none, or where it is heard again and others are not."""
+    rule, first = rules.endings, int(np.argmax(silent))
+    heard = heard_again(state, rules)
+    if (state.exact and np.isfinite(state.due_ns[first])) or (heard[first] and not heard.all()):
+        return -1
+    lead = silent[first] - np.delete(silent, first).max(initial=0.0)
+    return first if silent[first] >= rule.in_vain * period and lead >= rule.silent_ahead * period else -1

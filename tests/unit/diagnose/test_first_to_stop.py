@@ -14,6 +14,7 @@ from llmprism.diagnose.first_to_stop import (
     most_likely,
     overdue_first,
     silent_as_never_before,
+    silent_first,
     some_are_gone,
     tied_elsewhere,
     written_to_in_vain,
@@ -243,3 +244,16 @@ def test_of_members_of_several_servers_that_were_due_in_the_same_moment_nobody_i
     assert not later.talks
     assert tied_elsewhere(later, 1, places, PERIOD, RULES) is tied
     assert not tied_elsewhere(replace(later, talks=True), 1, places, PERIOD, RULES), "what each one says decides"
+
+
+def test_where_bytes_do_not_tell_the_one_that_was_silent_for_longer_than_ever_first_is_to_blame():
+    varies = replace(hang(), exact=False)
+    silent = np.array([10.0, 20.0, 90.0, -50.0]) * MS
+    assert silent_first(varies, silent, PERIOD, RULES) == 2
+    assert silent_first(varies, silent - 60 * MS, PERIOD, RULES) == -1, "not for much longer than ever"
+    assert silent_first(varies, silent + np.array([0, 40, 0, 0]) * MS, PERIOD, RULES) == -1, "another one as well"
+    assert silent_first(hang(), silent, PERIOD, RULES) == -1, "it is known when it was due"
+    unknown = hang(sent=[0, -64, np.nan, 0])
+    assert silent_first(unknown, silent, PERIOD, RULES) == 2, "but not of this one"
+    heard = replace(varies, heard_ns=varies.heard_ns + np.array([0, 0, 900, 0]) * MS)
+    assert silent_first(heard, silent, PERIOD, RULES) == -1, "it lives, and of the others nobody knows"

@@ -77,6 +77,10 @@ class EndingRules:
     both_signs: float = 0.5
     """Share of that from which both together tell: each is seen by other messages."""
 
+    silent_ahead: float = 0.1
+    """Steps by which the silence of one member must be longer than ever by more than that of all others, for it to have
+    stopped first wherever bytes say that it stands."""
+
     lockstep: float = 0.01
     """Share of a step by which a member may be overdue through jitter alone when the last message was sent,"""
 
