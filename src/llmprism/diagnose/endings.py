@@ -40,6 +40,7 @@ from llmprism.diagnose.usual_rest import rests_as_usual, whole_job
 from llmprism.model.flows import Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.timeline import Steps, Timeline
+from llmprism.stats.integer_order import stable_order
 
 __all__ = ["Ending", "ending_at", "final_ending"]
 
@@ -93,15 +94,17 @@ def ending_at(
     ended = _at_rest(state, steps, period, rules) or _all_said_goodbye(state, period, alive, rules)
     long = min(rules.endings.watched_ns, rules.endings.watched_steps * period)
     watched = running.silence_ns >= long  # ranks of a job that ends leave within that
-    silent = silent_as_never_before(job, state.last_ns, int(steps.start_ns[int(np.argmin(steps.setup))]))
+    set_up = int(steps.start_ns[int(np.argmin(steps.setup))])
+    silent = silent_as_never_before(job, state.last_ns, set_up)
     missed = stopped and watched and _surely_missed(running, job, state, silent, first, rules)
     if ended and not connects and not missed:  # one that connects anew did not end: it was started again
         return _as(running, JobState.ENDED) if stopped else running
     together = not connects and not missed and not _went_on_without(state, first, rules)
-    if together and running.silence_ns <= rules.endings.together_steps * period:
+    late = _may_be_late_ns(job, running, set_up, rules)
+    if together and running.silence_ns <= late:
         return running  # all stand at the same point: the next message may be late
     silenced = silent_first(state, silent, period, rules) if running.step >= rules.endings.few_steps else -1
-    blamed = _blamed(running, job, state, (first, silenced), until, rules, connects=connects, sure=missed)
+    blamed = _blamed(running, job, state, (first, silenced), (until, late), rules, connects=connects, sure=missed)
     if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
         return replace(blamed, state=JobState.CRASHED)
     return blamed
@@ -156,11 +159,32 @@ def _at_rest(state: LastState, steps: Steps, period: float, rules: FaultRules) -
     ended = steps.end_ns[int(np.argmin(np.abs(steps.end_ns - state.last_ns)))]
     between = abs(int(ended) - state.last_ns) <= rules.endings.at_step_end * period
     rests = rules.endings.resting if between else rules.endings.surely_resting
+    if _has_begun_again(state, period, rules):
+        return False
     if not (state.exact and state.rest_ns >= rests * state.longest_rest_ns > 0.0):
         return False
     in_flow = state.pause_ns < rules.endings.in_flow * period  # while all rest: a lost record
     all_live = bool((state.heard_ns > state.last_ns).all())  # nobody is gone for whom another could wait
     return all_live or not (_surely_overdue(state, rules) & ~in_flow).any()
+
+
+def _may_be_late_ns(job: Job, running: Ending, since_ns: int, rules: FaultRules) -> float:
+    """For how long a message of the whole job may be late: some steps, or, where these are long, some times as long as
+    the job was ever silent since its set-up, and two seconds at least."""
+    rule, transfers = rules.endings, job.transfers
+    rows = training_messages(job) & (transfers.start_ns >= since_ns) & (transfers.start_ns <= running.last_ns)
+    order = stable_order(transfers.start_ns[rows])
+    start, end = transfers.start_ns[rows][order], np.maximum.accumulate(transfers.end_ns[rows][order])
+    longest = float((start[1:] - end[:-1]).max(initial=0))
+    return min(rule.together_steps * running.period_ns, max(rule.watched_ns, rule.hang_growth * longest))
+
+
+def _has_begun_again(state: LastState, period: float, rules: FaultRules) -> bool:
+    """Has the job already rested at this point, and stands who spoke last in the middle of a message? Little of that
+    was sent, so that bytes see no difference, but the rest was over."""
+    latest = int(np.argmax(np.nan_to_num(state.sent_ns)))
+    begun = bool(state.pause_ns[latest] < rules.endings.in_flow * period)
+    return begun and state.rested_ns >= rules.endings.surely_resting * state.rest_ns > 0.0
 
 
 def _surely_missed(running: Ending, job: Job, state: LastState, silent: Float64, first: int, rules: FaultRules) -> bool:
@@ -208,25 +232,25 @@ def _blamed(
     job: Job,
     state: LastState,
     firsts: tuple[int, int],
-    until: int,
+    times: tuple[int, float],
     rules: FaultRules,
     *,
     connects: bool,
     sure: bool,
 ) -> Ending:
     """`firsts` are who was due first and who fell silent first (-1: nobody). `sure`: somebody was surely missed, so
-    that the job has neither ended nor only paused."""
-    first, silenced = firsts
+    that the job has neither ended nor only paused. `times` are until when it was watched, and for how long its next
+    message may be late."""
+    (first, silenced), (until, late) = firsts, times
     missed = sure or _went_on_without(state, first, rules)
-    if not missed and not connects and _rested_here_once(state, rules):
+    if not missed and not connects and _rested_here_once(state, running.period_ns, rules):
         return _as(running, JobState.ENDED)
     named = first if missed and _surely_first(state, first, running, rules) else -1
     if named >= 0 and tied_elsewhere(state, first, job.places, running.period_ns, rules):
         named = -1
     named = silenced if silenced >= 0 else named
     if named < 0 and not connects:
-        rule = rules.endings
-        if running.silence_ns <= max(rule.together_steps * running.period_ns, 0 if sure else rule.watched_ns):
+        if running.silence_ns <= max(late, 0 if sure else rules.endings.watched_ns):
             return running  # nobody is surely missing: the next message may be late
         if not sure and not state.exact and not heard_after(state, rules).any():
             return _as(running, JobState.ENDED)  # it may rest here: its bytes do not tell, and nobody noticed a death
@@ -290,10 +314,11 @@ def _lead_ns(state: LastState, first: int) -> float:
     return max(float(np.nanmin(others)) - float(state.due_ns[first]), 0.0) if np.isfinite(others).any() else 0.0
 
 
-def _rested_here_once(state: LastState, rules: FaultRules) -> bool:
+def _rested_here_once(state: LastState, period: float, rules: FaultRules) -> bool:
     """Has the job rested at this point, in one of its last steps, for as long as it rests anywhere? Where all stop in
     the same moment that is an end, whatever part of the step the clock takes for a step."""
-    return state.most_rest_ns >= rules.endings.surely_resting * state.longest_rest_ns > 0.0
+    rested = state.most_rest_ns >= rules.endings.surely_resting * state.longest_rest_ns > 0.0
+    return rested and not _has_begun_again(state, period, rules)
 
 
 def _went_on_without(state: LastState, first: int, rules: FaultRules) -> bool:

@@ -143,14 +143,14 @@ def noticed_a_death(state: LastState, culprit: int, period: float, rules: FaultR
 
     Who waits for a rank that hangs announces its next message when that is due, and is silent from then on. Who speaks
     after that has noticed something; and so have, where anybody announces its message, those that have got all they
-    need, and clearly pause where they stand, but announce nothing. All in the middle of a message: who hangs does so
-    before it sends.
+    need, and do not stand in the middle of a message, but announce nothing. All in the middle of a message: who hangs
+    does so before it sends.
     """
     rule = rules.endings
     in_flow = state.pause_ns < rule.in_flow * period
     late = _noticed_something(state, rules) & (np.arange(state.sent_ns.size) != culprit)
-    clear = ~in_flow & (state.pause_ns > rule.sure_spreads * state.spread_ns)
-    speechless = clear & ~is_starved(state, rules) & (state.heard_ns <= state.sent_ns + rule.heard_ns)
+    could_go_on = ~in_flow & ~is_starved(state, rules) & ~_announced(state)
+    speechless = could_go_on & (state.heard_ns <= state.sent_ns + rule.heard_ns)
     blamed = 1 if culprit < 0 else int(speechless[culprit])
     gone = bool(state.announced.any()) and int(speechless.sum()) > blamed
     return bool(in_flow.all() or late.any() or gone)
@@ -176,6 +176,11 @@ def some_are_gone(state: LastState, silence_ns: int, rules: FaultRules) -> bool:
     return bool(gone.any() and talks_on.mean() >= rule.heard_members)
 
 
+def _announced(state: LastState) -> Bool:
+    """Members that announce their next message; nobody where that was not looked at."""
+    return state.announced if state.announced.size else np.zeros(state.sent_ns.size, dtype=np.bool_)
+
+
 def is_starved(state: LastState, rules: FaultRules) -> Bool:
     """Members that have not been sent what they usually have when they go on."""
     least = np.maximum(rules.endings.starved, rules.endings.sure_spreads * state.lag_spread)
@@ -184,15 +189,15 @@ def is_starved(state: LastState, rules: FaultRules) -> Bool:
 
 def may_be_to_blame(state: LastState, period: float, rules: FaultRules) -> Float64:
     """Due times of those that may be to blame, NaN for the others. Who lacks something waits for somebody, who was due
-    before it; where nobody was, it lacks what comes later, unless it stopped in the middle of a message."""
+    before it; where nobody was, it lacks what comes later, unless it stopped in the middle of a message. Who announces
+    its next message lives, whenever that was due."""
     due = state.due_ns.copy()
-    starved = is_starved(state, rules)
-    if state.announced.size:
-        starved |= state.announced  # it sends its next message, and nobody takes it
+    announced = _announced(state)
+    starved = is_starved(state, rules) | announced  # who announces sends its next message, and nobody takes it
     if np.isfinite(due[~starved]).any():
         first = int(np.nanargmin(np.where(starved, np.nan, due)))
         rested = state.pause_ns >= rules.endings.in_flow * period
-        nobody_before = rested & (due < due[first] - _same_time_ns(state, first, period, rules))
+        nobody_before = rested & ~announced & (due < due[first] - _same_time_ns(state, first, period, rules))
         due[starved & ~nobody_before] = np.nan
     heard = heard_again(state, rules)
     noticed = _noticed_something(state, rules).any() and heard.mean() >= rules.endings.heard_members

@@ -43,7 +43,8 @@ class LastState:
     each one the last message of the training that it got (-1: none). `by_chance` is the share of the members that are
     heard by small messages in any time as long as that from the last message to the last word of anybody (NaN: there
     was no such time before); `talks`: the transport talks with every message, so that what each one says tells.
-    `supplied_ns` is the last time that each member was sent a message of the training.
+    `supplied_ns` is the last time that each member was sent a message of the training. `rested_ns` is how long the
+    whole job has rested at this point before its last message, which then was too small for bytes to tell.
     """
 
     last_ns: int
@@ -66,6 +67,7 @@ class LastState:
     by_chance: float = float("nan")
     talks: bool = False
     supplied_ns: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    rested_ns: float = 0.0
 
     @property
     def due_ns(self) -> Float64:
@@ -108,6 +110,7 @@ def last_state(
         by_chance=_usually_heard(job, last_ns, int(heard.max()) - last_ns, rules),
         talks=small.talks,
         supplied_ns=_last_of(job, np.flatnonzero(rows), transfers.pair_dst),
+        rested_ns=whole.rested_ns,
     )
 
 
@@ -141,7 +144,8 @@ def _members_at_the_point(
         begin, went_on, spread[member] = same_point(out, ends, back, rules, half_message[member])
         pause[member] = went_on - begin
         if spread[member] <= rules.endings.exact:
-            said = small.after(member, int(last[member]), begin, went_on, rules)
+            got_ns = int(into.when_ns[-1]) if into is not None else 0
+            said = small.after(member, int(last[member]), got_ns, begin, went_on, rules)
             as_usual[member], announced[member] = said <= 0, said == 0
         short[member] = _short_steps(out, ends, rules)
         if spread[member] > rules.endings.exact:
@@ -206,16 +210,19 @@ class _Announced:
         self._offsets = np.searchsorted(member[order], np.arange(len(job.members) + 1))
         self.talks = bool(rows.size >= least * len(job.members))
 
-    def after(self, member: int, last_ns: int, begin: Float64, went_on: Float64, rules: FaultRules) -> int:
+    def after(self, member: int, last_ns: int, got_ns: int, begin: Float64, went_on: Float64, rules: FaultRules) -> int:
         """What it says after its last message of the training, at `last_ns`, against its pauses (from `begin` until it
         `went_on`) at the same point of other steps: -1 no more than there, 0 its next message and no more, 1 more; 1
-        where it says nothing."""
+        where it says nothing. Its next message is due when it usually is, or, if that is later, when it has got what it
+        passes on, at `got_ns`."""
         rule = rules.endings
         when = self._when[self._offsets[member] : self._offsets[member + 1]]
         now = when[when > last_ns]
         known = np.isfinite(begin) & np.isfinite(went_on)
         if not now.size or not known.any():
             return 1
+        if last_ns < got_ns <= now[-1] <= got_ns + rule.heard_ns and when.size >= self._least:
+            return 0
         begin, went_on, heard = begin[known], went_on[known], float(now[-1] - last_ns)
         until = np.minimum(begin + rule.as_early * heard + rule.heard_ns, went_on + rule.heard_ns)
         usual = np.median(np.searchsorted(when, until, side="right") - np.searchsorted(when, begin, side="right"))

@@ -26,13 +26,15 @@ __all__ = ["WholeJob", "bytes_per_step", "rests_as_usual", "same_point", "whole_
 @dataclass(frozen=True, slots=True)
 class WholeJob:
     """`rows` are the messages of the training from `since_ns` on, `ends` the ends of the steps in that time;
-    `begin_ns` and `end_ns` are those of the whole job's pauses at this point, one and more steps before."""
+    `begin_ns` and `end_ns` are those of the whole job's pauses at this point, one and more steps before; `rested_ns` is
+    how long it has rested at this point in the last step, before the last of its messages."""
 
     rows: Bool
     since_ns: float
     ends: Float64
     begin_ns: Float64
     end_ns: Float64
+    rested_ns: float = 0.0
 
     @property
     def rest_ns(self) -> float:
@@ -64,7 +66,8 @@ def whole_job(job: Job, steps: Steps, until_ns: int, period_ns: float, rules: Fa
     back = np.arange(1, rules.endings.steps_back + 1, dtype=np.float64)
     curve = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
     begin, end, _ = same_point(curve, ends, back, rules)
-    return WholeJob(rows, since, ends, begin, end)
+    rested, until, _ = same_point(curve, ends, np.zeros(1), rules)
+    return WholeJob(rows, since, ends, begin, end, float(until[0] - rested[0]))
 
 
 def rests_as_usual(job: Job, whole: WholeJob, silence_ns: int, period_ns: float, rules: FaultRules = RULES) -> bool:

@@ -355,3 +355,27 @@ def test_control_messages_to_a_rank_do_not_say_that_it_takes_what_it_is_sent():
     control = [Flow("a", "b", last + 30 * MS, last + 30 * MS + 1_000, 60)]
     result = ending(flows + control, last + 10 * SECOND)
     assert (result.state, result.culprit) == (JobState.CRASHED, 1)
+
+
+def test_a_job_whose_rest_is_over_does_not_rest_however_little_was_sent_since():
+    """Member a begins the next step, and is cut off in its first message: for the bytes of a step that is nothing."""
+    begun = ring(STEPS, ROUNDS[:1], "a")[0]
+    cut = begun._replace(end_ns=begun.start_ns + MS // 5, bytes=SIZE // 20)
+    assert ending([*WHOLE, cut], LAST + 10 * SECOND).broken_off
+    soon = cut._replace(start_ns=LAST + MS, end_ns=LAST + 2 * MS)
+    assert ending([*WHOLE, soon], LAST + 10 * SECOND).state is JobState.ENDED, "it has not rested yet"
+
+
+@pytest.mark.parametrize(("paused_s", "state"), [(0, JobState.CRASHED), (2, JobState.RUNNING)])
+def test_a_message_may_be_late_by_some_times_as_long_as_the_job_was_ever_silent(paused_s, state):
+    """Steps of two seconds: all stop in the middle of one, and five seconds later nobody has gone on."""
+    times = 20
+    half = [*WHOLE, *ring(STEPS, ROUNDS[:2])]
+    late = [times * flow.start_ns + (paused_s * SECOND if flow.start_ns > 5 * PERIOD else 0) for flow in half]
+    flows = [flow._replace(start_ns=at, end_ns=at + 4 * times * MS) for flow, at in zip(half, late, strict=True)]
+    job, timeline = job_of(flows)
+    shift = np.where(timeline.steps.end_ns > 5 * PERIOD, paused_s * SECOND, 0)
+    end = times * timeline.steps.end_ns + shift
+    steps = Steps(np.concatenate([[0], end[:-1]]), end, timeline.steps.setup)
+    last = max(flow.end_ns for flow in flows)
+    assert ending_at(job, steps, last, last + 5 * SECOND, last, None).state is state

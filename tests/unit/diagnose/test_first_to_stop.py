@@ -12,6 +12,7 @@ from llmprism.diagnose.first_to_stop import (
     heard_again,
     may_be_to_blame,
     most_likely,
+    noticed_a_death,
     overdue_first,
     silent_as_never_before,
     silent_first,
@@ -244,6 +245,23 @@ def test_of_members_of_several_servers_that_were_due_in_the_same_moment_nobody_i
     assert not later.talks
     assert tied_elsewhere(later, 1, places, PERIOD, RULES) is tied
     assert not tied_elsewhere(replace(later, talks=True), 1, places, PERIOD, RULES), "what each one says decides"
+
+
+def test_who_announces_its_next_message_lives_although_it_was_due_before_all_others():
+    early = hang(sent=[0, -64, -64, -100], pause=[0, 58, 58, 40], heard=[0, -64, -3, 0])
+    assert overdue_first(early, PERIOD, RULES) == 3
+    announced = replace(early, announced=np.array([False, False, False, True]), as_usual=np.zeros(4, dtype=np.bool_))
+    assert overdue_first(announced, PERIOD, RULES) == 1
+
+
+@pytest.mark.parametrize(("announced", "noticed"), [([0, 1], False), ([0], True)])
+def test_who_has_what_it_needs_and_announces_nothing_is_gone_however_much_its_pauses_vary(announced, noticed):
+    """Member 1 was due first; 0 has announced its next message, and 2 pauses for 3 ms, give or take 12."""
+    said = np.isin(np.arange(3), [0 if row == 0 else 2 for row in announced])
+    stood = replace(
+        state(sent=[-60, -100, 0], pause=[50, 30, 3], heard=[-10, -90, 0], addressed=[0, 0, 0]), announced=said
+    )
+    assert noticed_a_death(stood, 1, PERIOD, RULES) is noticed
 
 
 def test_where_bytes_do_not_tell_the_one_that_was_silent_for_longer_than_ever_first_is_to_blame():

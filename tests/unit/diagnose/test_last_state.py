@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from llmprism.diagnose.last_state import last_state
+from llmprism.diagnose.last_state import _Announced, last_state
+from llmprism.diagnose.rules import RULES
 from llmprism.diagnose.usual_rest import whole_job
 from llmprism.model import Job, Steps
 from unit.builders import MS, Flow, transfer_table
@@ -31,3 +32,17 @@ def test_the_pause_before_another_message_is_another_one_however_many_there_are(
     assert whole is not None
     state = last_state(job, whole, last + PERIOD, PERIOD)
     assert state.pause_ns[0] == pytest.approx(pause_ms * MS, rel=0.01)
+
+
+@pytest.mark.parametrize(("got_ms", "said"), [(500, 0), (200, 1)])
+def test_who_speaks_as_soon_as_it_has_got_what_it_passes_on_announces_its_message(got_ms, said):
+    """It usually sends 50 ms after its last message. Now it got what it passes on later, and speaks at 500 ms, to
+    several at once, as it does over a transport that talks with every message."""
+    last = 10 * PERIOD
+    talk = [Flow("a", "b", n * PERIOD + 300 * MS, n * PERIOD + 301 * MS, 48) for n in range(10)]
+    now = [Flow("a", "b", last + 500 * MS + n * 9_000, last + 500 * MS + n * 9_000 + 1_000, 48) for n in range(4)]
+    training = [Flow("a", "b", n * PERIOD, n * PERIOD + MS, 1_000_000) for n in range(10)]
+    job = Job("job", (0, 1), (), 1.0, transfer_table([*talk, *now, *training]))
+    begin = (np.arange(8) + 1.0) * PERIOD + MS
+    small = _Announced(job, 0, last + PERIOD, 5)
+    assert small.after(0, last, last + got_ms * MS, begin, begin + 50 * MS, RULES) == said
