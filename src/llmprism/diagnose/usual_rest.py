@@ -63,11 +63,10 @@ def whole_job(job: Job, steps: Steps, until_ns: int, period_ns: float, rules: Fa
     ends = ends[ends >= transfers.start_ns[rows].min()]
     if ends.size < 3:
         return None
-    back = np.arange(1, rules.endings.steps_back + 1, dtype=np.float64)
+    back = np.arange(rules.endings.steps_back + 1, dtype=np.float64)
     curve = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
     begin, end, _ = same_point(curve, ends, back, rules)
-    rested, until, _ = same_point(curve, ends, np.zeros(1), rules)
-    return WholeJob(rows, since, ends, begin, end, float(until[0] - rested[0]))
+    return WholeJob(rows, since, ends, begin[1:], end[1:], rested_ns=float(end[0] - begin[0]))
 
 
 def rests_as_usual(job: Job, whole: WholeJob, silence_ns: int, period_ns: float, rules: FaultRules = RULES) -> bool:

@@ -35,7 +35,22 @@ def test_the_rest_of_a_step_is_known_from_those_before():
     assert whole is not None
     assert whole.rest_ns == pytest.approx(996 * MS, rel=0.001)
     assert whole.most_rest_ns == pytest.approx(whole.rest_ns, rel=0.001)
+    assert whole.rested_ns < MS, "it has not rested yet"
     assert whole_job(job, steps, 2 * PERIOD, PERIOD) is None
+
+
+def test_little_that_is_sent_after_the_rest_shows_that_it_is_over():
+    job, steps = job_of()
+    last, sent = last_of(job), job.transfers
+    begun = Flow("a", "b", last + 900 * MS, last + 901 * MS, 50_000)
+    names = [(sent.addresses[sent.pair_src[pair]], sent.addresses[sent.pair_dst[pair]]) for pair in sent.pair_of_row]
+    rows = zip(names, sent.start_ns.tolist(), sent.end_ns.tolist(), sent.bytes.tolist(), strict=True)
+    flows = [Flow(*pair, start, end, size) for pair, start, end, size in rows]
+    job = Job("job", (0, 1), (), 1.0, transfer_table([*flows, begun]))
+    whole = whole_job(job, steps, last_of(job), PERIOD)
+    assert whole is not None
+    assert whole.rested_ns == pytest.approx(900 * MS, rel=0.001)
+    assert whole.rest_ns == pytest.approx(996 * MS, rel=0.001)
 
 
 @pytest.mark.parametrize(
