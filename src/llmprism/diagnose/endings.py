@@ -100,7 +100,9 @@ def ending_at(
     if ended and not connects and not missed:  # one that connects anew did not end: it was started again
         return _as(running, JobState.ENDED) if stopped else running
     together = not connects and not missed and not _went_on_without(state, first, rules)
-    late = _may_be_late_ns(job, running, set_up, rules)
+    late = rules.endings.together_steps * period
+    if not together or not _may_rest(state, period, rules):
+        late = min(late, _unlike_any_ns(job, running, set_up, rules))
     if together and running.silence_ns <= late:
         return running  # all stand at the same point: the next message may be late
     silenced = silent_first(state, silent, period, rules) if running.step >= rules.endings.few_steps else -1
@@ -168,15 +170,20 @@ def _at_rest(state: LastState, steps: Steps, period: float, rules: FaultRules) -
     return all_live or not (_surely_overdue(state, rules) & ~in_flow).any()
 
 
-def _may_be_late_ns(job: Job, running: Ending, since_ns: int, rules: FaultRules) -> float:
-    """For how long a message of the whole job may be late: some steps, or, where these are long, some times as long as
-    the job was ever silent since its set-up, and two seconds at least."""
+def _may_rest(state: LastState, period: float, rules: FaultRules) -> bool:
+    """Is the usual silence here one that a job may end in, if the clock saw the end of its step there?"""
+    rests = state.rest_ns >= rules.endings.resting * state.longest_rest_ns > 0.0
+    return rests and not _has_begun_again(state, period, rules)
+
+
+def _unlike_any_ns(job: Job, running: Ending, since_ns: int, rules: FaultRules) -> float:
+    """Some times as long as the whole job was ever silent since its set-up, and two seconds at least: by less than that
+    a message may be late."""
     rule, transfers = rules.endings, job.transfers
     rows = training_messages(job) & (transfers.start_ns >= since_ns) & (transfers.start_ns <= running.last_ns)
     order = stable_order(transfers.start_ns[rows])
     start, end = transfers.start_ns[rows][order], np.maximum.accumulate(transfers.end_ns[rows][order])
-    longest = float((start[1:] - end[:-1]).max(initial=0))
-    return min(rule.together_steps * running.period_ns, max(rule.watched_ns, rule.hang_growth * longest))
+    return max(rule.watched_ns, rule.hang_growth * float((start[1:] - end[:-1]).max(initial=0)))
 
 
 def _has_begun_again(state: LastState, period: float, rules: FaultRules) -> bool:

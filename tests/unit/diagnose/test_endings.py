@@ -366,11 +366,18 @@ def test_a_job_whose_rest_is_over_does_not_rest_however_little_was_sent_since():
     assert ending([*WHOLE, soon], LAST + 10 * SECOND).state is JobState.ENDED, "it has not rested yet"
 
 
-@pytest.mark.parametrize(("paused_s", "state"), [(0, JobState.CRASHED), (2, JobState.RUNNING)])
-def test_a_message_may_be_late_by_some_times_as_long_as_the_job_was_ever_silent(paused_s, state):
+@pytest.mark.parametrize(
+    ("rounds", "paused_s", "state"),
+    [
+        (ROUNDS, 0, JobState.CRASHED),
+        (ROUNDS, 2, JobState.RUNNING),
+        ([10, 18, 50, 58], 0, JobState.RUNNING),  # it rests where it stopped, and may have ended there
+    ],
+)
+def test_a_message_may_be_late_by_some_times_as_long_as_the_job_was_ever_silent(rounds, paused_s, state):
     """Steps of two seconds: all stop in the middle of one, and five seconds later nobody has gone on."""
     times = 20
-    half = [*WHOLE, *ring(STEPS, ROUNDS[:2])]
+    half = [*(flow for step in range(STEPS) for flow in ring(step, rounds)), *ring(STEPS, rounds[:2])]
     late = [times * flow.start_ns + (paused_s * SECOND if flow.start_ns > 5 * PERIOD else 0) for flow in half]
     flows = [flow._replace(start_ns=at, end_ns=at + 4 * times * MS) for flow, at in zip(half, late, strict=True)]
     job, timeline = job_of(flows)
