@@ -247,7 +247,7 @@ def test_of_members_of_several_servers_that_were_due_in_the_same_moment_nobody_i
     assert not tied_elsewhere(replace(later, talks=True), 1, places, PERIOD, RULES), "what each one says decides"
 
 
-def test_who_announces_its_next_message_lives_although_it_was_due_before_all_others():
+def test_who_announces_its_next_message_is_alive_however_early_it_was_due():
     early = hang(sent=[0, -64, -64, -100], pause=[0, 58, 58, 40], heard=[0, -64, -3, 0])
     assert overdue_first(early, PERIOD, RULES) == 3
     announced = replace(early, announced=np.array([False, False, False, True]), as_usual=np.zeros(4, dtype=np.bool_))
