@@ -27,7 +27,7 @@ from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable, ranges
 from llmprism.parallelism.pause_code import NOT_JUDGED, OUTSIDE, around_medians, by_value, places_in_steps, sent_by
 from llmprism.parallelism.rules import RULES, LayoutRules
-from llmprism.stats.robust import segment_quantiles
+from llmprism.stats.robust import row_quantiles
 
 __all__ = ["Pauses", "Priced", "bits_of", "pauses_of", "priced", "sent_by_ticks"]
 
@@ -123,13 +123,12 @@ def _price(
 ) -> Priced:
     rule = rules.clock
     sent = sent_by_ticks(pauses, ticks)
-    place, places = places_in_steps(
+    place, places, before = places_in_steps(
         pauses.offsets, pauses.start_ns, pauses.sent, sent, ticks, judged, rule.places_per_pause, rule.most_places
     )
     by_pause, by_place = _code_lengths(pauses, place, places, rules)
     inside = place >= 0
-    step = np.searchsorted(ticks, pauses.start_ns[inside], side="right")
-    saved = _saved_by_a_stretch(np.bincount(step, by_pause - alone[inside]).astype(np.float64))
+    saved = _saved_by_a_stretch(np.bincount(before[inside], by_pause - alone[inside]).astype(np.float64))
     bits = float(by_pause.sum() + by_place.sum() + alone[place == OUTSIDE].sum())
     whole = (ticks[:-1] >= window[0]) & (ticks[1:] <= window[1])
     amount = np.diff(sent, axis=1)[:, whole].astype(np.float64)
@@ -153,8 +152,7 @@ def _variation(amount: Float64, rules: LayoutRules) -> Float64:
     if not amount.shape[1]:
         return np.ones(amount.shape[0])
     mean = np.maximum(amount.mean(axis=1), 1.0)
-    values, offsets = np.ascontiguousarray(amount).ravel(), np.arange(amount.shape[0] + 1) * amount.shape[1]
-    low, high = segment_quantiles(values, offsets, rules.clock.outer_steps, 1.0 - rules.clock.outer_steps)
+    low, high = row_quantiles(amount, rules.clock.outer_steps, 1.0 - rules.clock.outer_steps)
     absent = (amount < rules.clock.absent_share * mean[:, None]).mean(axis=1)
     return np.where(absent >= rules.clock.often_absent, 1.0, (high - low) / 2.0 / mean)
 
@@ -192,7 +190,7 @@ def _code_lengths(pauses: Pauses, place: Int64, places: Int64, rules: LayoutRule
         pair_of_place
     ] + 0.5 * np.log2(size)
     alike = np.bincount(cell, by_pair) <= np.bincount(cell, by_place) + median
-    bits = np.log2(each) + np.where(alike[cell], by_pair, by_place)
+    bits = np.repeat(np.log2(scale), count) + np.where(alike[cell], by_pair, by_place)
     return bits, np.where(alike, 1.0, 1.0 + median)
 
 

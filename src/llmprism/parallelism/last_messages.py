@@ -48,12 +48,16 @@ def shared_rows(
 _Clocks = Callable[[tuple[int, int]], StepClock]
 """The clock of a link."""
 
+_MessagesOf = Callable[[tuple[int, int]], "list[_Messages]"]
+"""The messages of a link, of both directions."""
+
 
 def _at_either_end(
     transfers: TransferTable, links: list[tuple[int, int]], clock_of: _Clocks, rules: LayoutRules
 ) -> Bool | None:
     """The rows of collectives that end the steps of these clocks, or begin them; None where neither do."""
-    found = (_outermost(transfers, links, clock_of, rules, last=last) for last in (True, False))
+    messages_of = cache(lambda link: _link(transfers, link, clock_of(link), rules))
+    found = (_outermost(transfers, links, clock_of, messages_of, rules, last=last) for last in (True, False))
     return next((rows for rows in found if rows is not None), None)
 
 
@@ -77,13 +81,14 @@ class _Messages:
 
 
 def _outermost(
-    transfers: TransferTable, links: list[tuple[int, int]], clock_of: _Clocks, rules: LayoutRules, *, last: bool
-) -> Bool | None:
+    transfers: TransferTable, links: list[tuple[int, int]], clock_of: _Clocks, messages_of: _MessagesOf,
+    rules: LayoutRules, *, last: bool,
+) -> Bool | None:  # fmt: skip
     """The rows of the last (or first) messages of the steps where both directions send them at one time, and not the
     ones before (after) them; None where that is not so."""
     rule = rules.stages
     probed = np.unique(np.linspace(0, len(links) - 1, min(rule.shared_probes, len(links))).astype(int)).tolist()
-    seen = [_link(transfers, links[i], clock_of(links[i]), rules) for i in probed]
+    seen = [messages_of(links[i]) for i in probed]
     regular = np.concatenate([clock_of(links[i]).regular for i in probed])
     if not regular.any():
         return None
@@ -97,7 +102,7 @@ def _outermost(
         return None
     result = np.zeros(transfers.start_ns.size, dtype=np.bool_)
     for link in links:
-        both = _link(transfers, link, clock_of(link), rules)
+        both = messages_of(link)
         chosen = [way.outermost(0, last=last) for way in both]
         same_time = _together(both, chosen, rules)
         if same_time.any():

@@ -54,7 +54,7 @@ def by_value(offsets: Int64, value: Float64) -> Int64:
 
 def _places_by_arrays(
     offsets: Int64, start: Int64, sent: Int64, by_tick: Int64, ticks: Int64, judged: Bool, per_pause: float, most: int
-) -> tuple[Int64, Int64]:
+) -> tuple[Int64, Int64, Int64]:
     """The kernel below without a loop."""
     pairs, steps = offsets.size - 1, ticks.size - 1
     step = np.searchsorted(ticks, start, side="right") - 1
@@ -67,37 +67,37 @@ def _places_by_arrays(
     place = np.full(start.size, OUTSIDE, dtype=np.int64)
     place[inside] = np.floor(part * places[own] + 0.5).astype(np.int64) % places[own]
     place[~judged] = NOT_JUDGED
-    return place, places
+    return place, places, step + 1
 
 
 @kernel(by_arrays=_places_by_arrays)
 def places_in_steps(
     offsets: Int64, start: Int64, sent: Int64, by_tick: Int64, ticks: Int64, judged: Bool, per_pause: float, most: int
-) -> tuple[Int64, Int64]:
-    """The place of each judged pause in the bytes of its step, `OUTSIDE` or `NOT_JUDGED`; and how many places a
-    step of each pair has: so many per pause of a usual step."""
+) -> tuple[Int64, Int64, Int64]:
+    """The place of each judged pause in the bytes of its step, `OUTSIDE` or `NOT_JUDGED`; how many places a step of
+    each pair has: so many per pause of a usual step; and how many ticks there were by each message."""
     pairs, steps = offsets.size - 1, ticks.size - 1
     place, places = np.empty(start.size, dtype=np.int64), np.ones(pairs, dtype=np.int64)
-    at = np.empty(start.size, dtype=np.int64)
+    before = np.empty(start.size, dtype=np.int64)
     for pair in range(pairs):
         step, count = -1, 0
         for row in range(offsets[pair], offsets[pair + 1]):
             while step < steps and start[row] >= ticks[step + 1]:
                 step += 1
-            at[row] = step
+            before[row] = step + 1
             if judged[row] and 0 <= step < steps:
                 count += 1
         places[pair] = int(min(max(per_pause * count / max(steps, 1), 1.0), float(most)))
         for row in range(offsets[pair], offsets[pair + 1]):
             if not judged[row]:
                 place[row] = NOT_JUDGED
-            elif 0 <= at[row] < steps:
-                first, last = by_tick[pair, at[row]], by_tick[pair, at[row] + 1]
+            elif 0 < before[row] <= steps:
+                first, last = by_tick[pair, before[row] - 1], by_tick[pair, before[row]]
                 part = (sent[row] - first) / max(float(last - first), 1.0)
                 place[row] = int(np.floor(part * places[pair] + 0.5)) % places[pair]
             else:
                 place[row] = OUTSIDE
-    return place, places
+    return place, places, before
 
 
 def _around_by_arrays(

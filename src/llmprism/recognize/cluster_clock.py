@@ -26,7 +26,7 @@ from llmprism.recognize.rules import RULES, RecognitionRules
 from llmprism.recognize.without_meshes import has_meshes, without_meshes
 from llmprism.stats.byte_steps import Chain, find_rhythms
 from llmprism.stats.integer_order import stable_order
-from llmprism.stats.robust import segment_quantiles
+from llmprism.stats.robust import row_quantiles
 from llmprism.stats.silences import Silences, silences_of
 
 __all__ = ["cluster_clocks", "distinct_clocks", "witness_pairs"]
@@ -180,9 +180,8 @@ def _variation(by_step: Int64, rules: RecognitionRules) -> float:
 
     Not the median deviation: of two kinds of steps in turn, the more frequent one would have none.
     """
-    rows, steps = by_step.shape
     outer = rules.witnesses.outer_steps
-    low, high = segment_quantiles(by_step.ravel(), np.arange(rows + 1) * steps, outer, 1.0 - outer)
+    low, high = row_quantiles(by_step, outer, 1.0 - outer)
     return float((high - low).sum() / 2.0 / max(by_step.mean(axis=1).sum(), 1.0))
 
 

@@ -158,10 +158,15 @@ def _counts(start: Int64, begin: int, slot_ns: int, slots: int, width: int, rule
     counts, usual = _with_usual(start, begin, slot_ns, slots, width // 2)
     if not usual.size:
         return counts
-    counts = (counts - usual) / np.sqrt(usual + rules.quiet_slot * _mean(counts))
+    quiet = rules.quiet_slot * _mean(counts)
+    counts -= usual
+    usual += quiet
+    counts /= np.sqrt(usual, out=usual)
     counts -= _mean(counts)
-    length = float(np.sqrt(np.add.reduce(counts**2)))
-    return np.asarray(counts / length) if length > 0 else counts
+    length = float(np.sqrt(np.add.reduce(np.square(counts, out=usual))))
+    if length > 0:
+        counts /= length
+    return counts
 
 
 def _mean(values: Float64) -> float:
@@ -201,19 +206,25 @@ def _with_usual(start: Int64, begin: int, slot_ns: int, slots: int, reach: int) 
         counts[slot] = min(float(found[slot]), max(most, 1.0))
         sums[slot + 1] = sums[slot] + counts[slot]
     usual = np.empty(slots)
-    for slot in range(slots):
-        low, high = max(slot - reach, 0), min(slot + reach + 1, slots)
-        usual[slot] = (sums[high] - sums[low]) / (high - low)
+    inner = max(slots - reach, reach)  # from `reach` up to there nothing is cut off at either end
+    for slot in range(min(reach, slots)):
+        high = min(slot + reach + 1, slots)
+        usual[slot] = (sums[high] - sums[0]) / high
+    for slot in range(reach, slots - reach):
+        usual[slot] = (sums[slot + reach + 1] - sums[slot - reach]) / (2 * reach + 1)
+    for slot in range(inner, slots):
+        usual[slot] = (sums[slots] - sums[slot - reach]) / (slots - slot + reach)
     return counts, usual
 
 
 @kernel
 def _ninth_decile(counts: Int64) -> float:
     """The ninth decile of the counts above none, as NumPy's quantile has it; 0 where all are none."""
-    slots_with = np.zeros(counts.max() + 1, dtype=np.int64)
+    slots_with, busy = np.zeros(counts.max() + 1, dtype=np.int64), 0
     for count in counts:
-        slots_with[count] += 1
-    busy = counts.size - slots_with[0]
+        if count > 0:  # most are none
+            slots_with[count] += 1
+            busy += 1
     if busy == 0:
         return 0.0
     at = 0.9 * (busy - 1)

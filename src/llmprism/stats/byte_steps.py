@@ -20,10 +20,10 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64, median
+from llmprism.arrays import Bool, Float64, Int64, median, quantile
 from llmprism.kernel import kernel
-from llmprism.stats.chain_bound import ROUNDING, last_as_long, most_links, next_as_long
-from llmprism.stats.chains import GUARD, cap_of, judge, least_kept, link, longest, mean_link
+from llmprism.stats.chain_bound import ROUNDING, enough_links, last_as_long, next_as_long
+from llmprism.stats.chains import GUARD, at_least, cap_of, judge, least_kept, link, longest, mean_link
 from llmprism.stats.silences import Silences
 
 __all__ = ["Chain", "chain_at", "find_rhythms"]
@@ -125,8 +125,7 @@ def _is_dominant(total: float, dominance: float, covered: float, regular: int) -
 def _dominates(position: Float64, weight: Float64, ordered: Float64, spacing: float, tolerance: float) -> bool:
     """Is the best chain of this spacing dominant?"""
     total = position[-1]
-    chosen = longest(weight, ordered, total / spacing)
-    where, length = position[chosen], weight[chosen]
+    where, length = at_least(position, weight, least_kept(ordered, total / spacing))
     cap = cap_of(ordered, total / spacing)
     refined = mean_link(where, link(where, length, spacing, tolerance, cap), spacing, tolerance)
     chain = link(where, length, refined, tolerance, cap)
@@ -142,9 +141,9 @@ def _hopeless(
     """Can no chain with a spacing between these two be dominant?"""
     total = position[-1]
     least = least_kept(ordered, total / finest)
-    links = most_links(position, weight, following, preceding, least, finest, coarsest, tolerance, GUARD)
     regular = max(2.0, MIN_COVERAGE * total / (coarsest * (1.0 + tolerance) ** 2))
-    return bool(links < (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE))
+    enough = (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE)
+    return not enough_links(position, weight, following, preceding, least, finest, coarsest, tolerance, GUARD, enough)
 
 
 @kernel(looks=0)
@@ -186,7 +185,7 @@ class _SpacingTrial:
 
     def added_silence(self, coarser: _SpacingTrial) -> float:
         """Median of the silences that are not the coarser chain's too; those are the longer ones."""
-        return float(np.quantile(self.boundary_silences, 0.5 * max(1.0 - self.spacing / coarser.spacing, 0.0)))
+        return float(quantile(self.boundary_silences, 0.5 * max(1.0 - self.spacing / coarser.spacing, 0.0)))
 
     def parts_of(self, coarser: _SpacingTrial) -> bool:
         """Are these parts of the coarser chain's steps: does their duration depend on their place in it?

@@ -19,7 +19,7 @@ import numpy as np
 from llmprism.arrays import Float64, Int64
 from llmprism.kernel import kernel
 
-__all__ = ["ROUNDING", "last_as_long", "most_links", "next_as_long"]
+__all__ = ["ROUNDING", "enough_links", "last_as_long", "next_as_long"]
 
 ROUNDING: Final = 1e-9
 """Relative slack for the rounding of the trial's own arithmetic."""
@@ -43,10 +43,10 @@ def last_as_long(weight: Float64) -> Int64:
     return preceding
 
 
-def _most_by_arrays(
+def _enough_by_arrays(
     position: Float64, weight: Float64, following: Int64, preceding: Int64, least: float, finest: float,
-    coarsest: float, tolerance: float, guard: float,
-) -> int:  # fmt: skip
+    coarsest: float, tolerance: float, guard: float, enough: float,
+) -> bool:  # fmt: skip
     """The kernel below without a loop over silences; begins are counted in cells of the shortest link."""
     shortest = finest * (1.0 - tolerance) ** 2 * (1.0 - ROUNDING)
     farthest = coarsest * (1.0 + tolerance) ** 2 * (1.0 + ROUNDING)
@@ -63,19 +63,19 @@ def _most_by_arrays(
         rival = np.where(near, before[rival], rival)
     end = here[place[rival] <= here - shortest + edge]
     linked = np.searchsorted(end, begin + shortest) < np.searchsorted(end, begin + farthest, side="right")
-    return int(np.unique(np.floor(begin[linked] / shortest)).size)
+    return bool(np.unique(np.floor(begin[linked] / shortest)).size >= enough)
 
 
-@kernel(by_arrays=_most_by_arrays)
-def most_links(
+@kernel(by_arrays=_enough_by_arrays)
+def enough_links(
     position: Float64, weight: Float64, following: Int64, preceding: Int64, least: float, finest: float,
-    coarsest: float, tolerance: float, guard: float,
-) -> int:  # fmt: skip
-    """Dominant links that can lie side by side at most, between silences of at least this length, for a spacing between
-    the finest and the coarsest.
+    coarsest: float, tolerance: float, guard: float, enough: float,
+) -> bool:  # fmt: skip
+    """Can so many dominant links lie side by side, between silences of at least this length, for a spacing between the
+    finest and the coarsest? Where not, no chain has as many; the two forms may differ in what they cannot rule out.
 
     `following` is `next_as_long`, `preceding` is `last_as_long`; `guard` is the share of a step next to a boundary in
-    which silences do not count.
+    which silences do not count. Counted is until there are enough.
     """
     n = position.size
     shortest = finest * (1.0 - tolerance) ** 2 * (1.0 - ROUNDING)
@@ -83,7 +83,7 @@ def most_links(
     edge = guard * coarsest * (1.0 + tolerance) * (1.0 + ROUNDING)
     count, first_end, free = 0, 0, position[0]
     for i in range(n):
-        if weight[i] < least or position[i] < free:
+        if position[i] < free or weight[i] < least:
             continue
         rival = following[i]
         while rival < n and position[rival] <= position[i] + edge:
@@ -104,4 +104,6 @@ def most_links(
                 count += 1
                 free = position[i] + shortest
                 break
-    return count
+        if count >= enough:
+            return True
+    return False

@@ -14,7 +14,7 @@ import numpy as np
 from llmprism.arrays import Float64, Int64
 from llmprism.kernel import kernel
 
-__all__ = ["GUARD", "cap_of", "judge", "least_kept", "link", "longest", "mean_link"]
+__all__ = ["GUARD", "at_least", "cap_of", "judge", "least_kept", "link", "longest", "mean_link"]
 
 MISFIT_PRICE: Final = 0.3
 """Caps that a link costs which misses the spacing by all of the tolerance; half as far costs a quarter of it."""
@@ -133,6 +133,23 @@ def cap_of(ordered: Float64, steps: float) -> float:
 def longest(weight: Float64, ordered: Float64, steps: float) -> Int64:
     """The longest silences, some for every step; `ordered` are all, the longest first."""
     return np.flatnonzero(weight >= least_kept(ordered, steps))
+
+
+def _at_least_by_arrays(position: Float64, weight: Float64, least: float) -> tuple[Float64, Float64]:
+    """The kernel below without a loop."""
+    chosen = weight >= least
+    return position[chosen], weight[chosen]
+
+
+@kernel(by_arrays=_at_least_by_arrays)
+def at_least(position: Float64, weight: Float64, least: float) -> tuple[Float64, Float64]:
+    """Where the silences of at least this length are, and how long."""
+    where, length, count = np.empty(weight.size), np.empty(weight.size), 0
+    for i in range(weight.size):
+        if weight[i] >= least:
+            where[count], length[count] = position[i], weight[i]
+            count += 1
+    return where[:count], length[:count]
 
 
 @kernel(looks=0)

@@ -24,6 +24,7 @@ __all__ = [
     "known_median",
     "known_median_of_others",
     "mad",
+    "row_quantiles",
     "segment_medians",
     "segment_quantiles",
 ]
@@ -74,6 +75,21 @@ def segment_quantiles(values: ArrayLike, offsets: ArrayLike, *quantiles: float) 
         out = np.full(lengths.size, np.nan)
         out[filled] = np.where(share < 0.5, low + (high - low) * share, high - (high - low) * (1.0 - share))
         result.append(out)
+    return tuple(result)
+
+
+def row_quantiles(table: ArrayLike, *quantiles: float) -> tuple[Float64, ...]:
+    """Quantiles of each row of a table of finite numbers, as `np.quantile` has them; NaN where there are no columns."""
+    ordered = np.array(table, dtype=np.float64, order="C")
+    ordered.sort(axis=1)
+    last = ordered.shape[1] - 1
+    if last < 0:
+        return tuple(np.full(ordered.shape[0], np.nan) for _ in quantiles)
+    result = []
+    for quantile in quantiles:
+        rank = last * quantile
+        low, high, share = ordered[:, int(rank)], ordered[:, min(int(rank) + 1, last)], rank - int(rank)
+        result.append(low + (high - low) * share if share < 0.5 else high - (high - low) * (1.0 - share))
     return tuple(result)
 
 

@@ -43,7 +43,7 @@ def test_loops_and_arrays_say_the_same(seed):
     offsets, start, pause, sent, total, ticks, size = messages(seed)
     by_tick = both_ways(sent_by, offsets, start, sent, total, ticks)
     judged = np.isfinite(pause) & (start > 700)
-    place, places = both_ways(places_in_steps, offsets, start, sent, by_tick, ticks, judged, 2.0, 16)
+    place, places, _ = both_ways(places_in_steps, offsets, start, sent, by_tick, ticks, judged, 2.0, 16)
     order = by_value(offsets, pause)
     both_ways(around_medians, offsets, pause, order, place, places)
     outside = np.where(place == OUTSIDE, 0, OUTSIDE)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.stats.byte_steps import GRID, _dominates, _next_dominant, _SilenceSeries
-from llmprism.stats.chain_bound import last_as_long, next_as_long
-from llmprism.stats.chains import _link_by_arrays, link
+from llmprism.stats.chain_bound import _enough_by_arrays, enough_links, last_as_long, next_as_long
+from llmprism.stats.chains import _at_least_by_arrays, _link_by_arrays, at_least, link
 from llmprism.stats.silences import Silences
 from support.stages import find_steps
 
@@ -60,6 +60,19 @@ def test_both_forms_of_the_loop_find_the_same_chain(silences: Silences, steps: f
     spacing, cap = series.total / steps, float(np.median(series.weight))
     arguments = (series.position, series.weight, spacing, tolerance, cap)
     np.testing.assert_array_equal(_link_by_arrays(*arguments), link.compiled(*arguments))
+    np.testing.assert_array_equal(
+        _at_least_by_arrays(series.position, series.weight, cap), at_least.python(series.position, series.weight, cap)
+    )
+
+
+def test_links_are_counted_until_there_are_enough() -> None:
+    """Six equal steps of three silences: six links at most, none where each is followed by one as long."""
+    position = np.arange(1.0, 20.0)
+    weight = np.where(np.arange(19) % 3 == 0, 9.0, 1.0)
+    for form in (enough_links.python, _enough_by_arrays):
+        for lengths, most in ((weight, 6), (np.ones(19), 0)):
+            known = position, lengths, next_as_long(lengths), last_as_long(lengths), 1.0, 3.0, 3.0, 0.02, 0.03
+            assert [form(*known, float(enough)) for enough in range(1, 9)] == [n <= most for n in range(1, 9)]
 
 
 @settings(max_examples=15, deadline=None)

@@ -16,6 +16,7 @@ from llmprism.stats.robust import (
     known_median,
     known_median_of_others,
     mad,
+    row_quantiles,
     segment_medians,
     segment_quantiles,
 )
@@ -81,3 +82,13 @@ def test_each_row_is_left_out_of_its_own_median(values: NDArray[np.float64]) -> 
 def test_of_nothing_nothing_is_known() -> None:
     assert np.isnan(known_median(np.zeros((0, 3)))).tolist() == [True] * 3
     assert np.isnan(known_max(np.zeros((0, 3)))).tolist() == [True] * 3
+
+
+def test_quantiles_of_rows_are_those_of_numpy() -> None:
+    rng = np.random.default_rng(3)
+    for columns in (1, 2, 5, 40):
+        table = rng.integers(0, 10**12, (7, columns))
+        for quantile in (0.0, 0.2, 0.5, 0.8, 1.0):
+            [found] = row_quantiles(table, quantile)
+            np.testing.assert_array_equal(found, np.quantile(table.astype(np.float64), quantile, axis=1))
+    assert np.isnan(row_quantiles(np.zeros((2, 0)), 0.2, 0.8)).all()
