@@ -27,6 +27,7 @@ from llmprism.arrays import Bool, Float64, Int64, median, medians
 from llmprism.model.clock import StepClock
 from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.stats.robust import known_median
 
 __all__ = ["Compound", "are_steps", "slower_clock", "ticks_in_steps"]
 
@@ -165,7 +166,7 @@ def _part_lengths(pauses: Pauses, ticks: Int64, rules: LayoutRules) -> Float64:
     level = np.zeros((steps, parts + 1))
     known = ~few
     if known.any():
-        level[known] = np.nanmedian(result[:, known], axis=0)
+        level[known] = known_median(result[:, known], axis=0)
     level[few] = np.nan
     return level
 

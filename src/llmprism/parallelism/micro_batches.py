@@ -15,7 +15,7 @@ from llmprism.parallelism.agreed_ends import agreed_messages
 from llmprism.parallelism.rows_in_steps import rows_in_steps
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.quantum import equal_parts, scattered_parts
-from llmprism.stats.robust import segment_quantiles
+from llmprism.stats.robust import known_median, segment_quantiles
 
 __all__ = [
     "InteriorSilences",
@@ -125,9 +125,7 @@ def interior_silences(
 def _complete_cells(total: Float64, clock: StepClock, rules: LayoutRules) -> Bool:
     """The steps (columns) of each pair (rows) in which it sends its usual bytes."""
     seen = np.where(clock.regular & (total > 0), total, np.nan)
-    usual = np.full(total.shape[0], np.nan)
-    some = np.isfinite(seen).any(axis=1)
-    usual[some] = np.nanmedian(seen[some], axis=1)
+    usual = known_median(seen, axis=1)
     complete: Bool = np.abs(seen - usual[:, None]) <= rules.stages.complete_step * usual[:, None]
     return complete
 

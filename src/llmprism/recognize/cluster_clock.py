@@ -195,6 +195,8 @@ def _each_conserved(transfers: TransferTable, pairs: Int32, clock: StepClock, ru
 
 def _one_way(transfers: TransferTable, traffic: PairTraffic, pairs: Int32, rules: RecognitionRules) -> bool:
     """Does every link among these pairs carry its bytes one way only, as the rings of gradients do?"""
+    if pairs.size == 1:
+        return True
     _, link_of = np.unique(_link_keys(transfers, pairs), return_inverse=True)
     total = np.bincount(link_of, traffic.bytes[pairs])
     largest = np.zeros(total.size)
@@ -233,6 +235,9 @@ def _link_keys(transfers: PairEnds, pairs: Int32) -> Int64:
 
 
 def _series(transfers: TransferTable, pairs: Int32) -> Silences:
+    if pairs.size == 1:  # whose transfers are in their order
+        own = slice(int(transfers.pair_offsets[pairs[0]]), int(transfers.pair_offsets[pairs[0] + 1]))
+        return silences_of(transfers.start_ns[own], transfers.end_ns[own], transfers.bytes[own], MESSAGE_FLOOR_BYTES)
     rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
     start: Int64 = transfers.start_ns[rows]
     order = stable_order(start)

@@ -65,11 +65,13 @@ def rhythm_bits(
 def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) -> float:
     """Bits by the correlation at delays of up to half a step (of `width` slots) and beyond."""
     slots, half = first.size, width // 2
-    at_delay = np.fft.irfft(np.fft.rfft(first) * np.conj(np.fft.rfft(second)), slots)
-    near = np.concatenate([at_delay[-half:], at_delay[: half + 1]])
     steps = (slots - 2 * half - 1) // width
     if steps < 3:
         return 0.0
+    spectrum = np.fft.rfft(second)
+    np.multiply(np.fft.rfft(first), np.conj(spectrum, out=spectrum), out=spectrum)
+    at_delay = np.fft.irfft(spectrum, slots)
+    near = np.concatenate([at_delay[-half:], at_delay[: half + 1]])
     others = at_delay[half + 1 : half + 1 + steps * width].reshape(steps, width).max(axis=1)
     usual = float(median(others))
     spread = max(1.4826 * float(median(np.abs(others - usual))), rules.correlation_noise)
@@ -81,7 +83,7 @@ def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) 
     by_rank += max(best - float(others.max()), 0.0) / spread / np.log(2.0)  # the tail of what chance gives
     at_once = abs(int(near.argmax()) - half) <= 1  # three of all delays
     together = np.log2(0.5 * near.size / 3 + 0.5) if at_once else -1.0
-    return float(np.clip(min(coherent, by_rank) + together, -rules.most_bits, rules.most_bits))
+    return max(-rules.most_bits, min(float(min(coherent, by_rank) + together), rules.most_bits))
 
 
 def _periods_contradict(

@@ -23,7 +23,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64, Int64, median, quantile
 from llmprism.kernel import kernel
 from llmprism.stats.chain_bound import ROUNDING, enough_links, last_as_long, next_as_long
-from llmprism.stats.chains import GUARD, at_least, cap_of, judge, least_kept, link, longest, mean_link
+from llmprism.stats.chains import GUARD, at_least, cap_of, least_kept, longest, refined_chain
 from llmprism.stats.silences import Silences
 
 __all__ = ["Chain", "chain_at", "find_rhythms"]
@@ -127,9 +127,7 @@ def _dominates(position: Float64, weight: Float64, ordered: Float64, spacing: fl
     total = position[-1]
     where, length = at_least(position, weight, least_kept(ordered, total / spacing))
     cap = cap_of(ordered, total / spacing)
-    refined = mean_link(where, link(where, length, spacing, tolerance, cap), spacing, tolerance)
-    chain = link(where, length, refined, tolerance, cap)
-    dominance, covered, regular = judge(where, length, chain, refined, tolerance)
+    _, _, dominance, covered, regular = refined_chain(where, length, spacing, tolerance, cap)
     return _is_dominant(total, dominance, covered, regular)
 
 
@@ -231,9 +229,7 @@ class _SilenceSeries:
         long = longest(self.weight, self.ordered, steps)
         where, length = self.position[long], self.weight[long]
         cap = cap_of(self.ordered, steps)
-        refined = float(mean_link(where, link(where, length, spacing, tolerance, cap), spacing, tolerance))
-        chain = link(where, length, refined, tolerance, cap)
-        dominance, _, regular = judge(where, length, chain, refined, tolerance)
+        chain, refined, dominance, _, regular = refined_chain(where, length, spacing, tolerance, cap)
         return _SpacingTrial(refined, dominance, regular, length[chain], self.time[long][chain])
 
     def next_dominant(self, spacing: float, tolerance: float, max_steps: int) -> float:
@@ -278,10 +274,7 @@ def _settled(series: _SilenceSeries, bytes_per_step: float, tolerance: float) ->
         gain = WIDER_GAIN if width > tolerance else SETTLING_GAIN
         if best is not None and gain * best[3] > (1.0 + ROUNDING) * (position[-1] - position[0]):
             break  # no chain covers more than there is
-        links = link(position, weight, bytes_per_step, width, cap)
-        refined = float(mean_link(position, links, bytes_per_step, width))
-        links = link(position, weight, refined, width, cap)
-        dominance, covered, _ = judge(position, weight, links, refined, width)
+        links, refined, dominance, covered, _ = refined_chain(position, weight, bytes_per_step, width, cap)
         if best is None or covered > gain * best[3]:
             best = links, refined, dominance, covered, width
     assert best is not None  # noqa: S101 - the loop ran

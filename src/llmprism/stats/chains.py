@@ -14,7 +14,7 @@ import numpy as np
 from llmprism.arrays import Float64, Int64
 from llmprism.kernel import kernel
 
-__all__ = ["GUARD", "at_least", "cap_of", "judge", "least_kept", "link", "longest", "mean_link"]
+__all__ = ["GUARD", "at_least", "cap_of", "judge", "least_kept", "longest", "refined_chain"]
 
 MISFIT_PRICE: Final = 0.3
 """Caps that a link costs which misses the spacing by all of the tolerance; half as far costs a quarter of it."""
@@ -168,3 +168,15 @@ def mean_link(position: Float64, chain: Int64, spacing: float, tolerance: float)
             total += length
             count += 1
     return total / count if count else spacing
+
+
+@kernel(looks=0)
+def refined_chain(
+    position: Float64, weight: Float64, spacing: float, tolerance: float, cap: float
+) -> tuple[Int64, float, float, float, int]:
+    """The best chain of about this spacing, found once more at the mean of its own links: its silences, that spacing,
+    and what `judge` says of it."""
+    refined = mean_link(position, link(position, weight, spacing, tolerance, cap), spacing, tolerance)
+    chain = link(position, weight, refined, tolerance, cap)
+    dominance, covered, regular = judge(position, weight, chain, refined, tolerance)
+    return chain, refined, dominance, covered, regular

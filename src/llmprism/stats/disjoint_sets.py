@@ -64,7 +64,7 @@ def root_of(parent: Int64, node: int) -> int:
     return node
 
 
-@kernel
+@kernel(looks=4)  # at both ends of an edge and at each node, with a loop of its own
 def _labels(count: int, left: Int64, right: Int64) -> Int64:
     parent = np.arange(count)
     size = np.ones(count, dtype=np.int64)
