@@ -156,14 +156,17 @@ def _missing(state: LastState, first: int, until: int, period: float, rules: Fau
 def _at_rest(state: LastState, steps: Steps, period: float, rules: FaultRules) -> bool:
     """Does the job rest at this point in every step, with nobody missing when the last message was sent?
 
-    Where steps have several long silences the clock must agree that this is the one between two of them.
+    Where steps have several long silences the clock must agree that this is the one between two of them. Where bytes do
+    not tell (they vary, or the collector loses records) the clock alone says so.
     """
     ended = steps.end_ns[int(np.argmin(np.abs(steps.end_ns - state.last_ns)))]
     between = abs(int(ended) - state.last_ns) <= rules.endings.at_step_end * period
+    if not state.exact:
+        return abs(int(ended) - state.last_ns) <= rules.endings.clock_step_end * period
     rests = rules.endings.resting if between else rules.endings.surely_resting
     if _has_begun_again(state, period, rules):
         return False
-    if not (state.exact and state.rest_ns >= rests * state.longest_rest_ns > 0.0):
+    if not (state.rest_ns >= rests * state.longest_rest_ns > 0.0):
         return False
     in_flow = state.pause_ns < rules.endings.in_flow * period  # while all rest: a lost record
     all_live = bool((state.heard_ns > state.last_ns).all())  # nobody is gone for whom another could wait

@@ -188,9 +188,20 @@ def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bo
         bout
         for bout in bouts
         if _holds_alone(held, bout, rules)
+        and not _sends_slowly(evidence, bout, usual)
         and kept[bout.row, bout.affected].sum() < rules.places.queued_most * longer_ns[bout.affected].sum()
     ]
     return [_released(evidence, bout, rules) for bout in one_per_time(alone)]
+
+
+def _sends_slowly(evidence: JobEvidence, bout: Bout, usual: Bool) -> bool:
+    """Has the rate of what the member sends fallen by more than the steps have grown? Then its network is not fast, and
+    whether a card, a link or a switch is slow will show in more steps."""
+    transfers = evidence.job.transfers
+    own = evidence.timed & (transfers.pair_src == evidence.job.members[bout.row])
+    now, before = (known_median(evidence.rate[own][:, steps], axis=1) for steps in (bout.affected, usual))
+    longer = float(np.median(evidence.duration_ns[bout.affected])) / evidence.normal_ns
+    return bool((np.nan_to_num(now, nan=np.inf) * longer < before).any())
 
 
 def _pausing(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bout]:

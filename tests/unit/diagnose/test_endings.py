@@ -256,8 +256,11 @@ def test_where_bytes_do_not_tell_where_a_member_stands_only_silences_name_one():
     assert (found.broken_off, found.culprit, found.suspects) == (True, NAMES.index("b"), ())
     assert found.since_ns <= found.last_ns
     closed = Flow("a", "c", STEPS * PERIOD + 160 * MS, STEPS * PERIOD + 160 * MS + 1_000, 48)
-    found = ending([*varied([*WHOLE, *ring(STEPS, ROUNDS[:2])]), closed], LAST + 10 * SECOND)
+    job, timeline = job_of([*varied([*WHOLE, *ring(STEPS, ROUNDS[:2])]), closed])
+    found = final_ending(job, timeline, Window(0, LAST + 10 * SECOND))
     assert (found.broken_off, found.culprit, found.suspects) == (True, -1, ()), "all stopped in the same moment"
+    timeline.steps.end_ns[-1] = found.last_ns + 5 * MS
+    assert final_ending(job, timeline, Window(0, LAST + 10 * SECOND)).state is JobState.ENDED, "by the clock"
     assert ending(varied(WHOLE), LAST + 10 * SECOND).state is JobState.ENDED, "and nobody noticed a death"
 
 

@@ -9,6 +9,7 @@ from llmprism.diagnose.detector import DetectorInput
 from llmprism.diagnose.late_member import (
     HOLD,
     SYNCHRONISE,
+    _sends_slowly,
     _slow,
     _slower_for_a_while,
     find_late_members,
@@ -204,6 +205,17 @@ def test_one_that_holds_at_exchanges_may_be_kept_by_the_one_it_sends_to():
     (other,) = finding.alternatives
     assert (finding.where.id, other.where.id) == ("b", "c")
     assert _slow(job, replace(bout, how=SYNCHRONISE), RULES).alternatives == ()
+
+
+@pytest.mark.parametrize(("rate", "slowly"), [(0.9, False), (0.7, False), (0.4, True)])
+def test_one_whose_messages_are_slower_than_its_steps_are_longer_has_no_fast_network(rate, slowly):
+    """Steps of 1.6 times the length: what leaves at 0.7 of its rate does not explain them, at 0.4 it may."""
+    job = evidence_of(ring_pairs("abcd"), duration=during(6, 10, 1.6 * STEP, STEP))
+    affected = during(6, 10, 1.0).astype(np.bool_)
+    bout = Bout(1, 6, 10, affected, 1e6, HOLD)
+    own = job.job.transfers.pair_src == job.job.members[1]
+    slower = np.where(own[:, None] & affected[None, :], rate * job.rate, job.rate)
+    assert _sends_slowly(replace(job, rate=slower), bout, ~affected) is slowly
 
 
 @pytest.mark.parametrize(("kind", "alike", "place"), [("EP", 0.1, "c"), ("EP", 0.9, "d"), ("DP", 0.1, "d")])
