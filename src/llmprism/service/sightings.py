@@ -1,7 +1,8 @@
 """A finding as one look shows it, and when two of them are the same finding.
 
-They are where job, kind and place agree (a hang that turns out to be a crash or a stall keeps its identity) and their
-times meet. So a look that shows a slow place in two parts shows one finding.
+They are where job, kind and place agree (a hang that turns out to be a crash or a stall keeps its identity, and so does
+a slowdown whose cause shows only a few steps later) and their times meet. So a look that shows a slow place in two
+parts shows one finding.
 """
 
 from __future__ import annotations
@@ -24,6 +25,15 @@ STOPPED_KINDS: Final = (FindingKind.HANG, FindingKind.CRASH)
 
 STANDING_KINDS: Final = (*STOPPED_KINDS, FindingKind.STALL)
 """A job that stands still: which of them it is shows only when it goes on, or does not."""
+
+SLOW_PLACES: Final = (
+    FindingKind.SLOW_GPU,
+    FindingKind.SLOW_NIC,
+    FindingKind.SLOW_LINK,
+    FindingKind.SLOW_SWITCH,
+    FindingKind.SLOW_GROUP,
+)
+"""What a job that is slower for no visible cause may turn out to suffer from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,12 @@ def joined_bouts(sightings: Sequence[Sighting], rules: LiveRules) -> list[Sighti
 
 def _is_next_bout(one: Sighting, then: Sighting, rules: LiveRules) -> bool:
     kind = one.finding.kind
-    return kind not in STANDING_KINDS and one.window == then.window and fits(one.finding, then.finding, rules)
+    return (
+        kind not in STANDING_KINDS
+        and kind is then.finding.kind
+        and one.window == then.window
+        and fits(one.finding, then.finding, rules)
+    )
 
 
 def _both(one: Sighting, then: Sighting) -> Sighting:
@@ -78,7 +93,11 @@ def _both(one: Sighting, then: Sighting) -> Sighting:
 def fits(old: Finding, new: Finding, rules: LiveRules = RULES) -> bool:
     """Whether a new view of a job can be one of the same finding."""
     standing = old.kind in STANDING_KINDS and new.kind in STANDING_KINDS
-    if not (standing or old.kind is new.kind) or old.job != new.job:
+    if old.job != new.job:
+        return False
+    if old.kind is FindingKind.SLOW_STEP and new.kind in SLOW_PLACES:
+        return abs(new.start_ns - old.start_ns) <= rules.findings.close_after_ns
+    if not (standing or old.kind is new.kind):
         return False
     if old.end_ns is not None and new.start_ns > old.end_ns + rules.findings.close_after_ns:
         return False

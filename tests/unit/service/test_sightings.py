@@ -31,3 +31,12 @@ def test_what_ended_long_before_is_another_finding():
     ended = replace(slow_group("abcd"), end_ns=20 * SECOND)
     assert fits(ended, slow_group("abcd", 25))
     assert not fits(ended, slow_group("abcd", 60))
+
+
+def test_a_slowdown_whose_cause_shows_later_keeps_its_identity():
+    card = replace(slow_group("ab", 12), kind=FindingKind.SLOW_NIC, where=Where(WhereType.NIC, "a"))
+    unexplained = replace(card, kind=FindingKind.SLOW_STEP, where=Where(WhereType.JOB, "job-1"), start_ns=10 * SECOND)
+    assert fits(unexplained, card)
+    assert not fits(card, unexplained), "what is known is not forgotten"
+    assert not fits(unexplained, replace(card, start_ns=60 * SECOND)), "another one, within a slowdown that goes on"
+    assert not fits(unexplained, replace(card, job="job-2"))
