@@ -295,6 +295,8 @@ def main() -> int:
             f"{len(known) - scenarios - faults} layouts of captures and sources, {scenarios} of random scenarios "
             f"(seeds from {SEEDS[0]} on) and {faults} of random faults (from {FIRST_FAULT} on), at commit {commit}"
         )
+        if arguments.keep:
+            fitted_to += " (the constant and the terms that were new; the others at an earlier one)"
         if arguments.into is not None:
             lines = section(said, fitted, fitted_to, arguments.into.parent / "images" / "layout_confidence.svg")
             page = with_section(arguments.into.read_text(encoding="utf-8"), lines, HEADING)

@@ -79,15 +79,13 @@ def _clock_doubt(evidence: LayoutEvidence, rules: LayoutRules) -> float:
 
 def layout_confidence(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULES) -> float:
     """The share of layouts with as much evidence, for claims as dear, that were right."""
-    return round(share_right(terms_of(layout, evidence, rules), dict(FITTED.weights), rules), 3)
+    return round(share_right(terms_of(layout, evidence, rules), dict(FITTED.weights)), 3)
 
 
-def share_right(terms: Mapping[str, float], weights: Mapping[str, float], rules: LayoutRules = RULES) -> float:
-    """The same by terms and weights. A layout is no surer than one of its parts, the width of its tensor groups."""
+def share_right(terms: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """The same by terms and weights."""
     odds = sum(weight * terms.get(name, 0.0) for name, weight in weights.items())
-    width = terms.get("width", np.inf)
-    bound = 1.0 / (1.0 + 2.0**-width) if width < _log_odds(1.0, rules) else 1.0
-    return float(min(1.0 / (1.0 + np.exp(-odds)), bound))
+    return float(1.0 / (1.0 + np.exp(-odds)))
 
 
 def named_share(transfers: TransferTable, bulk: Bool, pairs: PairRoles) -> float:
