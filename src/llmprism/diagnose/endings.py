@@ -86,7 +86,11 @@ def ending_at(
     if not connects and rests_as_usual(job, whole, running.silence_ns, period, rules):
         return running
     state = last_state(job, whole, until if talked is None else talked, period, rules)
+    set_up = int(steps.start_ns[int(np.argmin(steps.setup))])
+    silent = silent_as_never_before(job, state.last_ns, set_up)
     first = overdue_first(state, period, rules)
+    if state.lossy and silent[first] < 0.0:
+        first = -1  # it was silent for as long before, while its records were lost
     quiet = whole.unusual_ns(period, rules) if state.exact else rules.endings.varying_quiet_steps * period
     stopped = connects or running.silence_ns > quiet
     if not stopped and not _missing(state, first, until, period, rules):
@@ -94,8 +98,6 @@ def ending_at(
     ended = _at_rest(state, steps, period, rules) or _all_said_goodbye(state, period, alive, rules)
     long = min(rules.endings.watched_ns, rules.endings.watched_steps * period)
     watched = running.silence_ns >= long  # ranks of a job that ends leave within that
-    set_up = int(steps.start_ns[int(np.argmin(steps.setup))])
-    silent = silent_as_never_before(job, state.last_ns, set_up)
     missed = stopped and watched and _surely_missed(running, job, state, silent, first, rules)
     if ended and not connects and not missed:  # one that connects anew did not end: it was started again
         return _as(running, JobState.ENDED) if stopped else running

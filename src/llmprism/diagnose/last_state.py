@@ -44,7 +44,8 @@ class LastState:
     heard by small messages in any time as long as that from the last message to the last word of anybody (NaN: there
     was no such time before); `talks`: the transport talks with every message, so that what each one says tells.
     `supplied_ns` is the last time that each member was sent a message of the training. `rested_ns` is how long the
-    whole job has rested at this point before its last message, which then was too small for bytes to tell.
+    whole job has rested at this point before its last message, which then was too small for bytes to tell. `lossy`: the
+    collector loses records, since some steps of members have too few bytes.
     """
 
     last_ns: int
@@ -68,6 +69,7 @@ class LastState:
     talks: bool = False
     supplied_ns: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     rested_ns: float = 0.0
+    lossy: bool = False
 
     @property
     def due_ns(self) -> Float64:
@@ -85,7 +87,8 @@ def last_state(
     back = np.arange(1, rules.endings.steps_back + 1, dtype=np.float64)
     at = _members_at_the_point(job, rows, ends, back, small, rules)
     usual, last = known_median(at.pause, axis=1), at.last
-    if np.nanmax(at.short, initial=0.0) > 0.0:  # the collector loses records, maybe one of the last step: not to tell
+    lossy = bool(np.nanmax(at.short, initial=0.0) > 0.0)
+    if lossy:  # maybe one of the last step: not to tell
         last = np.where(usual < rules.endings.in_flow * period_ns, np.nan, last)
     talk = np.flatnonzero(rows | (~training_messages(job) & (transfers.end_ns <= heard_until_ns)))
     heard, last_ns = _last_of(job, talk, transfers.pair_src), int(transfers.end_ns[rows].max())
@@ -109,6 +112,7 @@ def last_state(
         supplier=_last_supplier(job, np.flatnonzero(rows)),
         by_chance=_usually_heard(job, last_ns, int(heard.max()) - last_ns, rules),
         talks=small.talks,
+        lossy=lossy,
         supplied_ns=_last_of(job, np.flatnonzero(rows), transfers.pair_dst),
         rested_ns=whole.rested_ns,
     )

@@ -86,6 +86,13 @@ def test_the_member_that_was_due_first_is_to_blame(member):
     assert result.lead_ns > 0
 
 
+@pytest.mark.parametrize(("lost", "state"), [((), JobState.HUNG), ((13, 14, 15), JobState.RUNNING)])
+def test_one_whose_records_were_lost_for_as_long_before_is_not_missed(lost, state):
+    flows = [*WHOLE, *ring(STEPS, members="ac"), *ring(STEPS + 1, members="ac")]
+    flows = [flow for flow in flows if flow.src != "b" or flow.start_ns // PERIOD not in lost]
+    assert ending(flows, max(flow.end_ns for flow in flows) + MS).state is state
+
+
 def test_it_hangs_where_its_peers_go_on_writing_to_it_and_has_crashed_where_nobody_does():
     written_to = [*without("b"), Flow("a", "b", STEPS * PERIOD + 150 * MS, STEPS * PERIOD + 151 * MS, 900)]
     assert ending(written_to, LAST + 10 * SECOND).state is JobState.HUNG
