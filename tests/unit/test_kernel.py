@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -149,9 +150,13 @@ def test_a_small_diagnosis_imports_no_compiler(run_python):
 
 
 @pytest.fixture
-def run_python(request):
+def run_python(request, tmp_path):
+    """With a cache of its own: what other tests have kept there by now changes what is compiled."""
+
     def run(code: str) -> str:
-        root = request.config.rootpath
-        return subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True).stdout
+        root, cold = request.config.rootpath, os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=root, env=cold, capture_output=True, text=True, check=True)
+        return done.stdout
 
     return run
