@@ -1,4 +1,4 @@
-"""Types of arrays, by what they hold: one name per type, for the whole package; and medians of a few numbers."""
+"""Types of arrays, by what they hold: one name per type, for the package; medians of a few numbers, some of many."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = [
     "Int64",
     "UInt8",
     "UInt64",
+    "evenly_spread",
     "median",
     "median_deviation",
     "medians",
@@ -66,6 +67,15 @@ def quantile(values: ArrayLike, share: float) -> np.float64:
     low, high = ordered[below], ordered[min(below + 1, ordered.size - 1)]
     beyond = place - below
     return np.float64(low + (high - low) * beyond if beyond < 0.5 else high - (high - low) * (1.0 - beyond))
+
+
+def evenly_spread(count: int, most: int) -> Int64:
+    """Places of so many things at most, spread over all of them with the first and the last.
+
+    >>> evenly_spread(100, 3).tolist(), evenly_spread(2, 3).tolist()
+    ([0, 49, 99], [0, 1])
+    """
+    return np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
 
 
 def median_deviation(values: ArrayLike) -> float:

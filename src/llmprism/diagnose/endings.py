@@ -89,7 +89,7 @@ def ending_at(
     set_up = int(steps.start_ns[int(np.argmin(steps.setup))])
     silent = silent_as_never_before(job, state.last_ns, set_up)
     first = overdue_first(state, period, rules)
-    if state.lossy and silent[first] < 0.0:
+    if first >= 0 and state.lossy and silent[first] < 0.0:
         first = -1  # it was silent for as long before, while its records were lost
     quiet = whole.unusual_ns(period, rules) if state.exact else rules.endings.varying_quiet_steps * period
     stopped = connects or running.silence_ns > quiet
@@ -339,5 +339,4 @@ def _went_on_without(state: LastState, first: int, rules: FaultRules) -> bool:
         return False
     if bool(_surely_overdue(state, rules).any()):
         return True
-    heard = heard_again(state, rules)
-    return bool(heard.mean() >= rules.endings.heard_members and not heard[first])
+    return alone(state, first, rules)

@@ -17,7 +17,7 @@ from functools import cache
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64, median
+from llmprism.arrays import Bool, Float64, Int64, evenly_spread, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -87,7 +87,7 @@ def _outermost(
     """The rows of the last (or first) messages of the steps where both directions send them at one time, and not the
     ones before (after) them; None where that is not so."""
     rule = rules.stages
-    probed = np.unique(np.linspace(0, len(links) - 1, min(rule.shared_probes, len(links))).astype(int)).tolist()
+    probed = evenly_spread(len(links), rule.shared_probes).tolist()
     seen = [messages_of(links[i]) for i in probed]
     regular = np.concatenate([clock_of(links[i]).regular for i in probed])
     if not regular.any():

@@ -20,7 +20,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from llmprism.arrays import Bool, Float64, Int64, median, medians, quantile
+from llmprism.arrays import Bool, Float64, Int64, evenly_spread, median, medians, quantile
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -40,7 +40,7 @@ def collective_rows(
     links = between_two(transfers, links)
     if not links or len(links) > rules.stages.shared_links or clock.steps < 3:
         return np.zeros(transfers.start_ns.size, dtype=np.bool_)
-    probed = np.unique(np.linspace(0, len(links) - 1, min(rules.stages.shared_probes, len(links))).astype(int)).tolist()
+    probed = evenly_spread(len(links), rules.stages.shared_probes).tolist()
     for evened in (True, False):
         result = _by_arcs(transfers, links, probed, clock, rules, evened=evened)
         if result is not None:

@@ -23,7 +23,7 @@ from itertools import combinations
 
 import numpy as np
 
-from llmprism.arrays import Float64, Int8, median
+from llmprism.arrays import Float64, Int8, evenly_spread, median
 from llmprism.model.clock import StepClock
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
@@ -65,9 +65,7 @@ def find_tensor_peers(
     widths = [w for w in widths if w in open_widths] or widths
     if not widths:
         return None
-    sampled = [
-        shared[i] for i in np.unique(np.linspace(0, len(shared) - 1, min(rules.peers.cells, len(shared))).astype(int))
-    ]
+    sampled = [shared[place] for place in evenly_spread(len(shared), rules.peers.cells).tolist()]
     signs = peer_signs(job, sampled, groups, pipelines, pair_kind, clock, rules)
     scores = np.array([_likelihood(signs, sampled, w, rules) for w in widths])
     scores[[w not in (1, most) for w in widths]] += rules.peers.partly_peers

@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64
+from llmprism.arrays import Bool, Float64, Int64, evenly_spread
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["OTHER_AMOUNT", "all_to_all_parts", "has_same_peers", "rings_are_cheaper"]
@@ -70,7 +70,7 @@ def all_to_all_parts(low: Int64, high: Int64, carried: Float64) -> Int64:
 def has_same_peers(low: Int64, high: Int64) -> bool:
     """Do members that are not joined by a link have the same peers?"""
     members, ends = np.unique(np.concatenate([low, high]), return_inverse=True)
-    sampled = np.unique(np.linspace(0, members.size - 1, min(SAMPLED, members.size)).astype(np.int64))
+    sampled = evenly_spread(members.size, SAMPLED)
     rank = np.full(members.size, -1)
     rank[sampled] = np.arange(sampled.size)
     peers = np.zeros((sampled.size, members.size), dtype=np.float32)

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Int64
+from llmprism.arrays import Int64, evenly_spread
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind
 from llmprism.model.timeline import Steps
@@ -80,8 +80,7 @@ def _chosen_groups(layout: JobLayout, most: int) -> tuple[tuple[int, ...], tuple
             kinds[stages.pop(), len(group.members)].append(index)
     chosen: list[tuple[int, int]] = []
     for (stage, _), found in kinds.items():
-        spread = np.unique(np.linspace(0, len(found) - 1, min(most, len(found))).astype(int))
-        chosen += [(found[place], stage) for place in spread.tolist()]
+        chosen += [(found[place], stage) for place in evenly_spread(len(found), most).tolist()]
     chosen.sort()
     return tuple(index for index, _ in chosen), tuple(stage for _, stage in chosen)
 

@@ -21,7 +21,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from llmprism.arrays import Int64, median
+from llmprism.arrays import Int64, evenly_spread, median
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind, Schedule, Sharding
@@ -135,7 +135,7 @@ def pipeline_bubble(
         return None
     pipelines = [pipeline for pipeline in layout.pipelines if len(pipeline) > 1]
     until = steps.end_ns if exposed is None else np.where(exposed.end_ns > 0, exposed.begin_ns, steps.end_ns)
-    spread = np.unique(np.linspace(0, len(pipelines) - 1, min(rules.pipelines_looked_at, len(pipelines))).astype(int))
+    spread = evenly_spread(len(pipelines), rules.pipelines_looked_at)
     usual = [_usual_bubble(job.transfers, layout, steps, pipelines[place], until, counted) for place in spread.tolist()]
     return min((one for one in usual if one is not None), default=None)
 
