@@ -3,6 +3,7 @@
     make bench-robust                                     50 scenarios, seeds 1 to 50
     python benchmarks/robust.py --count 500 --jobs 8      more of them
     python benchmarks/robust.py --faults 300              one planted fault in each of 300 scenarios
+    python benchmarks/robust.py --ends 100                100 scenarios whose jobs end normally: nothing is to be said
     python benchmarks/robust.py --first 17 --count 1      one seed again
     python benchmarks/robust.py --scenario FILE.toml      a scenario of a file, such as a failure made small
     python benchmarks/robust.py --no-shrink               only the table
@@ -27,7 +28,7 @@ from pathlib import Path
 from calibration import calibration_table
 from llmprism.sim import Scenario, read_scenario
 from robust_case import CHECKS, Outcome, run_case
-from robust_draw import as_toml, draw_scenario
+from robust_draw import as_toml, draw_scenario, with_normal_ends
 from robust_sensitivity import sensitivity
 from robust_shrink import Shrunk, shrink, unusual
 from robust_sources import RECORD, read_record, table
@@ -35,8 +36,8 @@ from robust_sources import RECORD, read_record, table
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "out" / "robust"
 
-Task = tuple[int, Path | None, bool, int]
-"""Seed, scenario file instead of a seed, whether a fault is planted, runs that making it small may take."""
+Task = tuple[int, Path | None, str, int]
+"""Seed, scenario file instead of a seed, what is drawn ("", "faults" or "ends"), runs that making it small may take."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,13 @@ def main() -> int:
         print("\n".join(sensitivity(arguments.match, seeds, arguments.jobs, arguments.kernels)))
         return 0
     if arguments.scenario:
-        tasks: list[Task] = [(0, Path(name), False, 0) for name in arguments.scenario]
+        tasks: list[Task] = [(0, Path(name), "", 0) for name in arguments.scenario]
     else:
-        count = arguments.faults or arguments.count
+        count = arguments.faults or arguments.ends or arguments.count
+        drawn = "faults" if arguments.faults else "ends" if arguments.ends else ""
         tries = 0 if arguments.no_shrink else arguments.tries
         seeds = range(arguments.first, arguments.first + count)
-        tasks = [(seed, None, arguments.faults > 0, tries) for seed in seeds]
+        tasks = [(seed, None, drawn, tries) for seed in seeds]
     arguments.out.mkdir(parents=True, exist_ok=True)
     cases = _run(tasks, arguments.jobs, arguments.out)
     print("\n".join(summary(cases)))
@@ -78,6 +80,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=50, help="random scenarios (default 50)")
     parser.add_argument("--first", type=int, default=1, help="first seed (default 1)")
     parser.add_argument("--faults", type=int, default=0, metavar="N", help="N scenarios with a planted fault each")
+    parser.add_argument("--ends", type=int, default=0, metavar="N", help="N scenarios whose jobs end normally")
     parser.add_argument("--scenario", action="append", help="a scenario file or name (may be given several times)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     parser.add_argument("--tries", type=int, default=30, help="runs that making one failure small may take")
@@ -103,8 +106,9 @@ def _run(tasks: list[Task], jobs: int, out: Path) -> list[Case]:
 
 def _case(task: Task) -> Case:
     """One seed (or file), in a process of the pool."""
-    seed, path, faults, tries = task
-    scenario = read_scenario(str(path)) if path is not None else draw_scenario(seed, faults)
+    seed, path, drawn, tries = task
+    scenario = read_scenario(str(path)) if path is not None else draw_scenario(seed, drawn == "faults")
+    scenario = with_normal_ends(scenario) if drawn == "ends" else scenario
     outcome = run_case(scenario)
     small = None
     if outcome.failures and tries and not outcome.error.startswith("simulate"):

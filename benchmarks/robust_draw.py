@@ -17,7 +17,7 @@ from llmprism.sim.simulation import Simulation
 from llmprism.toml_text import toml_text
 from robust_habits import HABITS, log_uniform, rounded
 
-__all__ = ["Draw", "as_toml", "draw_scenario"]
+__all__ = ["Draw", "as_toml", "draw_scenario", "with_normal_ends"]
 
 RECORD_BUDGET: Final = 150_000
 """Records of a job in a scenario: one to three seconds of work in all."""
@@ -30,6 +30,9 @@ PIECES: Final = 12
 PACKET_BYTES: Final = 4096
 SEEN_PACKETS: Final = 10
 """Packets of the smallest message that a sampling exporter must see: fewer say nothing about its size."""
+
+ENDS: Final = 0.6
+"""Share of the window after which jobs end that are to end in it."""
 
 STEP_FAULTS: Final = ("slow_gpu", "slow_nic", "imbalance", "slow_group", "stall", "hang", "crash", "crash_restart")
 FABRIC_FAULTS: Final = ("slow_link", "slow_leaf", "slow_spine", "slow_storage")
@@ -83,6 +86,13 @@ def draw_scenario(seed: int, faults: bool = False) -> Scenario:
     if faults or rng.random() < 1 / 3:
         scenario = _with_fault(rng, scenario, step_s)
     return parse_scenario(scenario.name, as_toml(scenario))
+
+
+def with_normal_ends(scenario: Scenario) -> Scenario:
+    """The same without faults, and every job ends after its step at `ENDS`: nothing is to be said."""
+    stop = rounded(ENDS * scenario.seconds)
+    jobs = tuple(replace(job, start_s=min(job.start_s, 0.5 * stop), stop_s=stop) for job in scenario.jobs)
+    return replace(scenario, faults=(), jobs=jobs)
 
 
 def _cluster(rng: random.Random) -> ClusterSpec:

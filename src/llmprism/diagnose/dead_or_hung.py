@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from llmprism.arrays import Bool
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.ending import Ending
 from llmprism.diagnose.first_to_stop import heard_again, noticed_a_death, some_are_gone, written_to_in_vain
@@ -18,7 +19,7 @@ from llmprism.diagnose.last_state import LastState
 from llmprism.diagnose.rules import FaultRules
 from llmprism.model.job import Job
 
-__all__ = ["alone", "hung", "talks_a_lot"]
+__all__ = ["alone", "hung", "still_heard", "talks_a_lot"]
 
 
 def alone(state: LastState, named: int, rules: FaultRules) -> bool:
@@ -27,15 +28,19 @@ def alone(state: LastState, named: int, rules: FaultRules) -> bool:
     return bool(heard.mean() >= rules.endings.heard_members and not heard[named])
 
 
-def _all_live(running: Ending, state: LastState, rules: FaultRules) -> bool:
-    """Is everybody heard again, the one that was missed too, and is there talk until the end? Then nobody died."""
-    talked = running.alive_ns - running.last_ns
-    return bool(heard_again(state, rules).all()) and talked >= rules.endings.to_the_end * running.silence_ns
+def still_heard(running: Ending, state: LastState, rules: FaultRules) -> Bool:
+    """Members that are still heard in the second half of the silence. Whether that is more than they usually say does
+    not matter: the dead say nothing, and those who leave say it at once."""
+    return np.asarray(state.heard_ns >= running.last_ns + rules.endings.gone * running.silence_ns)
 
 
-def hung(
-    running: Ending, job: Job, state: LastState, blamed: tuple[int, int], until: int, rules: FaultRules, *, sure: bool
-) -> bool:
+def _all_live(running: Ending, state: LastState, culprit: int, rules: FaultRules) -> bool:
+    """Is everybody still heard, or are nearly all and the one to blame?"""
+    later = still_heard(running, state, rules)
+    return bool(later.all() or (culprit >= 0 and later[culprit] and later.mean() >= rules.endings.heard))
+
+
+def hung(running: Ending, job: Job, state: LastState, blamed: tuple[int, int], until: int, rules: FaultRules) -> bool:
     """Do the ranks live, and nothing but an answer is missing? Else one of them died. `blamed` are the rows of the
     member that is surely to blame, and of the one that likely is (-1: nobody)."""
     rule, (named, culprit) = rules.endings, blamed
@@ -44,7 +49,7 @@ def hung(
         return True
     if beats.stopped(running.alive_ns, until):
         return False
-    if sure and _all_live(running, state, rules):
+    if _all_live(running, state, culprit, rules):
         return True
     if beats.go_on(running.alive_ns):
         if named < 0:

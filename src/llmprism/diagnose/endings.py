@@ -2,7 +2,8 @@
 
 *At rest.* A job that ends or pauses does so where it rests in every step: the same bytes before, the usual silence of
 the step after them. One that breaks off stands at another point. If all members are heard again afterwards, if only by
-control messages, they said goodbye and nobody died.
+control messages, they said goodbye and nobody died. Where nobody is missing, and all stand at the same point of their
+step (`stand_together`) or after a whole number of steps, the job has ended, although it does not rest there in others.
 
 *Who was overdue first.* `last_state` knows when each member's next message was due. Whoever waits for another is due
 after it, so the member to blame is the one that was due first, unless it is still heard while others are not.
@@ -19,7 +20,7 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.byte_curves import training_messages
-from llmprism.diagnose.dead_or_hung import alone, hung, talks_a_lot
+from llmprism.diagnose.dead_or_hung import alone, hung, still_heard, talks_a_lot
 from llmprism.diagnose.ending import Ending
 from llmprism.diagnose.first_to_stop import (
     due_with,
@@ -95,9 +96,10 @@ def ending_at(
     stopped = connects or running.silence_ns > quiet
     if not stopped and not _missing(state, first, until, period, rules):
         return running
-    ended = _at_rest(state, steps, period, rules) or _all_said_goodbye(state, period, alive, rules)
     long = min(rules.endings.watched_ns, rules.endings.watched_steps * period)
     watched = running.silence_ns >= long  # ranks of a job that ends leave within that
+    talk_on = watched and bool(still_heard(running, state, rules).all())
+    ended = _at_rest(state, steps, period, rules) or (not talk_on and _all_said_goodbye(state, period, alive, rules))
     missed = stopped and watched and _surely_missed(running, job, state, silent, first, rules)
     if ended and not connects and not missed:  # one that connects anew did not end: it was started again
         return _as(running, JobState.ENDED) if stopped else running
@@ -255,7 +257,7 @@ def _blamed(
     message may be late."""
     (first, silenced), (until, late) = firsts, times
     missed = sure or _went_on_without(state, first, rules)
-    if not missed and not connects and _rested_here_once(state, running.period_ns, rules):
+    if not missed and not connects and _may_have_ended(state, running, rules):
         return _as(running, JobState.ENDED)
     named = first if missed and _surely_first(state, first, running, rules) else -1
     if named >= 0 and tied_elsewhere(state, first, job.places, running.period_ns, rules):
@@ -272,9 +274,7 @@ def _blamed(
     due = np.nan_to_num(state.due_ns[culprit] if culprit >= 0 else np.nan, nan=float(running.last_ns))
     return replace(
         running,
-        state=JobState.HUNG
-        if hung(running, job, state, (named, culprit), until, rules, sure=sure)
-        else JobState.CRASHED,
+        state=JobState.HUNG if hung(running, job, state, (named, culprit), until, rules) else JobState.CRASHED,
         culprit=culprit,
         since_ns=int(min(due, running.last_ns)),
         lead_ns=_lead_ns(state, culprit) if culprit >= 0 else 0.0,
@@ -324,6 +324,15 @@ def _lead_ns(state: LastState, first: int) -> float:
     """From when this member was due to when the next one was; 0 where it was not the first."""
     others = np.delete(state.due_ns, first)
     return max(float(np.nanmin(others)) - float(state.due_ns[first]), 0.0) if np.isfinite(others).any() else 0.0
+
+
+def _may_have_ended(state: LastState, running: Ending, rules: FaultRules) -> bool:
+    """Where nobody is missing: has the job rested here before; or does the clock say that a step had just ended, or do
+    all stand at the same point, as after a step, and are not all heard any more?"""
+    if _rested_here_once(state, running.period_ns, rules):
+        return True
+    whole = state.after_whole_steps and not _has_begun_again(state, running.period_ns, rules)
+    return state.exact and (state.together or whole) and not still_heard(running, state, rules).all()
 
 
 def _rested_here_once(state: LastState, period: float, rules: FaultRules) -> bool:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int32, Int64, median
+from llmprism.arrays import Bool, Float64, Int32, Int64, evenly_spread, median
 from llmprism.diagnose.byte_curves import ByteCurve, curves_of, training_messages
 from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.stand_together import Standing, position, stand_together
 from llmprism.diagnose.usual_rest import WholeJob, bytes_per_step, same_point
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
@@ -45,7 +46,9 @@ class LastState:
     was no such time before); `talks`: the transport talks with every message, so that what each one says tells.
     `supplied_ns` is the last time that each member was sent a message of the training. `rested_ns` is how long the
     whole job has rested at this point before its last message, which then was too small for bytes to tell. `lossy`: the
-    collector loses records, since some steps of members have too few bytes.
+    collector loses records, since some steps of members have too few bytes. `after_whole_steps`: by bytes the clock saw
+    a step end just before. `together`: all members that send as much in a step stand at the same point of it
+    (`stand_together`).
     """
 
     last_ns: int
@@ -70,6 +73,8 @@ class LastState:
     supplied_ns: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     rested_ns: float = 0.0
     lossy: bool = False
+    after_whole_steps: bool = False
+    together: bool = False
 
     @property
     def due_ns(self) -> Float64:
@@ -115,13 +120,16 @@ def last_state(
         lossy=lossy,
         supplied_ns=_last_of(job, np.flatnonzero(rows), transfers.pair_dst),
         rested_ns=whole.rested_ns,
+        after_whole_steps=whole.after_whole_steps(rules),
+        together=stand_together(at.standing, rules, lossy=lossy),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _AtThePoint:
     """Members (x steps back): the last message of each, how long it paused and what it had received where it stands
-    now, in earlier steps; how exactly that point is known, and the share of steps with too few bytes."""
+    now, in earlier steps; how exactly that point is known, and the share of steps with too few bytes. `standing`: where
+    they stand in their step."""
 
     last: Float64
     pause: Float64
@@ -130,6 +138,7 @@ class _AtThePoint:
     short: Float64
     as_usual: Bool
     announced: Bool
+    standing: Standing
 
 
 def _members_at_the_point(
@@ -138,13 +147,17 @@ def _members_at_the_point(
     transfers, count = job.transfers, len(job.members)
     sent, got = (curves_of(job, rows, end, rules) for end in (transfers.pair_src, transfers.pair_dst))
     pause, lag = (np.full((count, back.size), np.nan) for _ in range(2))
-    last, spread, short = (np.full(count, np.nan) for _ in range(3))
+    last, spread, short, stands, each = (np.full(count, np.nan) for _ in range(5))
+    flowing = _while_messages_flow(transfers, rows, rules.endings.moments)
+    before = np.full((count, flowing.size), np.nan)
     half_message = _half_messages(job, rows)
     as_usual, announced = (np.zeros(count, dtype=np.bool_) for _ in range(2))
     for member, (out, into) in enumerate(zip(sent, got, strict=True)):
         if out is None:
             continue
         last[member] = out.when_ns[-1]
+        stands[member], each[member] = position(out, ends)
+        before[member] = stands[member] - (out.total - out.at(flowing)) / max(each[member], 1.0)
         begin, went_on, spread[member] = same_point(out, ends, back, rules, half_message[member])
         pause[member] = went_on - begin
         if spread[member] <= rules.endings.exact:
@@ -157,7 +170,15 @@ def _members_at_the_point(
         if into is not None:
             received, _ = bytes_per_step(into, ends)
             lag[member] = (into.total - back * received - into.at(went_on)) / max(received, 1.0)
-    return _AtThePoint(last, pause, lag, spread, short, as_usual, announced)
+    standing = Standing(stands, each, half_message / np.maximum(each, 1.0), before)
+    return _AtThePoint(last, pause, lag, spread, short, as_usual, announced, standing)
+
+
+def _while_messages_flow(transfers: TransferTable, rows: Bool, most: int) -> Float64:
+    """The middle of some messages, spread over all."""
+    index = np.flatnonzero(rows)
+    index = index[stable_order(transfers.start_ns[index])][evenly_spread(index.size, most + 2)[1:-1]]
+    return np.asarray((transfers.start_ns[index] + (transfers.end_ns[index] - transfers.start_ns[index]) // 2) * 1.0)
 
 
 def _usually_heard(job: Job, last_ns: int, length_ns: int, rules: FaultRules = RULES) -> float:

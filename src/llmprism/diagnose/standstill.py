@@ -76,4 +76,4 @@ def _look(given: DetectorInput) -> list[Finding]:
     return find_standstills(given.evidence, given.known, given.rules)
 
 
-DETECTOR: Final = Detector("standstill", (FindingKind.STALL,), _look)
+DETECTOR: Final = Detector("standstill", (FindingKind.STALL,), _look, needs_steps=False)

@@ -27,7 +27,8 @@ __all__ = ["WholeJob", "bytes_per_step", "rests_as_usual", "same_point", "whole_
 class WholeJob:
     """`rows` are the messages of the training from `since_ns` on, `ends` the ends of the steps in that time;
     `begin_ns` and `end_ns` are those of the whole job's pauses at this point, one and more steps before; `rested_ns` is
-    how long it has rested at this point in the last step, before the last of its messages."""
+    how long it has rested at this point in the last step, before the last of its messages; `beyond` the share of a
+    step's bytes that it has sent since the clock last saw a step end."""
 
     rows: Bool
     since_ns: float
@@ -35,6 +36,7 @@ class WholeJob:
     begin_ns: Float64
     end_ns: Float64
     rested_ns: float = 0.0
+    beyond: float = float("nan")
 
     @property
     def rest_ns(self) -> float:
@@ -45,6 +47,10 @@ class WholeJob:
     def most_rest_ns(self) -> float:
         """The longest silence that it had here."""
         return float(np.nanmax(self.end_ns - self.begin_ns, initial=0.0))
+
+    def after_whole_steps(self, rules: FaultRules = RULES) -> bool:
+        """Does the clock say, by bytes, that a step had ended and no other begun?"""
+        return bool(abs(self.beyond - np.round(self.beyond)) <= rules.endings.near_step_end)
 
     def unusual_ns(self, period_ns: float, rules: FaultRules = RULES) -> float:
         """A longer silence is unusual here."""
@@ -66,7 +72,8 @@ def whole_job(job: Job, steps: Steps, until_ns: int, period_ns: float, rules: Fa
     back = np.arange(rules.endings.steps_back + 1, dtype=np.float64)
     curve = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
     begin, end, _ = same_point(curve, ends, back, rules)
-    return WholeJob(rows, since, ends, begin[1:], end[1:], rested_ns=float(end[0] - begin[0]))
+    beyond = (curve.total - float(curve.at(ends[-1:])[0])) / max(bytes_per_step(curve, ends)[0], 1.0)
+    return WholeJob(rows, since, ends, begin[1:], end[1:], float(end[0] - begin[0]), beyond)
 
 
 def rests_as_usual(job: Job, whole: WholeJob, silence_ns: int, period_ns: float, rules: FaultRules = RULES) -> bool:

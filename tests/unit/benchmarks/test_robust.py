@@ -9,7 +9,7 @@ import pytest
 
 from llmprism.sim import Scenario, parse_scenario
 from robust_case import Outcome
-from robust_draw import as_toml, draw_scenario
+from robust_draw import as_toml, draw_scenario, with_normal_ends
 from robust_shrink import shrink
 
 drawn = cache(draw_scenario)
@@ -33,6 +33,12 @@ def test_seeds_reach_wide_ranges() -> None:
 def test_a_fault_is_planted_where_one_is_wanted() -> None:
     assert all(drawn(seed, faults=True).faults for seed in range(1, 15))
     assert any(not drawn(seed).faults for seed in range(1, 40))
+
+
+def test_jobs_that_are_to_end_do_so_inside_the_window_without_a_fault() -> None:
+    for scenario in map(with_normal_ends, map(drawn, range(1, 15))):
+        assert not scenario.faults
+        assert all(job.start_s < job.stop_s < scenario.seconds for job in scenario.jobs)
 
 
 def test_shrinking_keeps_the_setting_that_the_failure_needs() -> None:

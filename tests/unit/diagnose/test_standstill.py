@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from llmprism.diagnose.standstill import find_standstills
+from llmprism.diagnose.standstill import DETECTOR, find_standstills
 from llmprism.model import Events, FindingKind, Job, Steps, Timeline
 from llmprism.model.finding import Where, WhereType
 from unit.builders import MS, SECOND, Flow, transfer_table
@@ -18,12 +18,12 @@ BURSTS = (200, 400, 1_000, 1_200)
 """Milliseconds after the begin of a step at which all send, for 160 ms."""
 
 
-def found(silent_steps, after_burst=1, known=()):
+def found(silent_steps, after_burst=1, known=(), silent_step=12):
     """What is found where a job is silent in its thirteenth step, for so many steps, after a burst."""
     flows, ends, shift = [], [], 0
     for step in range(STEPS):
         for burst, at in enumerate(BURSTS):
-            if (step, burst) == (12, after_burst):
+            if (step, burst) == (silent_step, after_burst):
                 shift = int(silent_steps * PERIOD)
             begin = shift + step * PERIOD + at * MS
             flows += [Flow(a, b, begin, begin + 160 * MS, 1_000_000) for a, b in ("ab", "ba")]
@@ -42,6 +42,12 @@ def test_a_job_that_stands_still_in_the_middle_of_a_step_stalls():
     (finding,) = found(2.0)
     assert finding.kind is FindingKind.STALL
     assert finding.end_ns - finding.start_ns == pytest.approx(2 * PERIOD, rel=0.02)
+
+
+@pytest.mark.parametrize(("silent_step", "findings"), [(2, 0), (3, 1)])
+def test_three_steps_before_it_tell_what_is_usual(silent_step, findings):
+    assert len(found(2.0, silent_step=silent_step)) == findings
+    assert not DETECTOR.needs_steps
 
 
 def test_a_silence_of_hardly_more_than_a_step_is_none():

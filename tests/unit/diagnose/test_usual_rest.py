@@ -79,3 +79,14 @@ def test_members_are_looked_at_only_where_that_does_not_tell(monkeypatch):
     monkeypatch.setattr(endings, "rests_as_usual", lambda *_: False)
     assert ending_at(job, steps, last, last + 900 * MS, last, None) == usual
     assert calls
+
+
+@pytest.mark.parametrize(("members", "whole"), [(2, True), (1, False), (0, True)])
+def test_a_job_stops_after_whole_steps_where_their_bytes_are_all_there(members, whole):
+    """So many members send in the last step, of which the clock has not seen the end."""
+    job, steps = job_of()
+    rows = (job.transfers.start_ns < (STEPS - 1) * PERIOD) | (job.transfers.pair_of_row < members)
+    cut = Job("job", (0, 1), (), 1.0, job.transfers.select_rows(rows))
+    seen = whole_job(cut, Steps(steps.start_ns[:-1], steps.end_ns[:-1], steps.setup[:-1]), last_of(cut), PERIOD)
+    assert seen is not None
+    assert seen.after_whole_steps() is whole

@@ -1,0 +1,67 @@
+"""Whether the members of a job that has stopped all stand at the same point of a step.
+
+After a step everybody has sent the same share of what it sends in one, wherever the clock of the job cuts its steps:
+nobody has begun what another has not. Ranks that are stopped anywhere else are as far apart as while messages flow:
+some have begun the next message, some the one after it. So a job that stops while all stand together has most likely
+ended, although it rests there in no other step: one that gathers parameters while the next step begins does not gather
+any after its last one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmprism.arrays import Float64, Int64, median
+from llmprism.diagnose.byte_curves import ByteCurve
+from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.usual_rest import bytes_per_step
+
+__all__ = ["Standing", "position", "stand_together"]
+
+
+def position(curve: ByteCurve, ends: Float64) -> tuple[float, float]:
+    """How many steps of its own bytes a member has sent since the last of these ends, by all of them together; and its
+    bytes per step. NaN where it sends nothing."""
+    usual, _ = bytes_per_step(curve, ends)
+    if usual <= 0.0:
+        return float("nan"), float("nan")
+    since = (curve.total - curve.at(ends)) / usual - np.arange(ends.size)[::-1]
+    since -= np.round(since - since[-1])  # a step that the clock lost or saw twice
+    return float(median(since)), usual
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where each member stands, in its own steps, its bytes in a step, and half of its usual message in steps; `before`
+    (members x moments) is where it stood at moments before, while messages flowed."""
+
+    stands: Float64
+    step_bytes: Float64
+    half_message: Float64
+    before: Float64
+
+
+def stand_together(standing: Standing, rules: FaultRules = RULES, *, lossy: bool = False) -> bool:
+    """Are members that send as much in a step, and so do the same, much closer together than while messages flow? Ranks
+    that are stopped anywhere are as far apart as at any other moment. Where they always move in lockstep nothing can be
+    told. Where a collector loses records (`lossy`) some seem to be behind: the outer tenths do not count."""
+    rule, known = rules.endings, np.flatnonzero(np.isfinite(standing.stands))
+    if not known.size or not standing.before.shape[1]:
+        return False
+    now = float(_apart(standing, standing.stands[:, None], known, rules, lossy=lossy)[0])
+    usual = float(median(_apart(standing, standing.before, known, rules, lossy=lossy)))
+    return usual > rule.lockstep_messages and now <= rule.closer * usual
+
+
+def _apart(standing: Standing, where: Float64, known: Int64, rules: FaultRules, *, lossy: bool) -> Float64:
+    """By how many of their messages members of one role are apart, at each moment; the most of all roles."""
+    size = standing.step_bytes
+    order = known[np.argsort(size[known])]
+    another = np.flatnonzero(np.diff(size[order]) > rules.endings.exact * size[order][1:]) + 1
+    most = np.zeros(where.shape[1])
+    for role in np.split(order, another):
+        low, high = np.quantile(where[role], [0.1, 0.9] if lossy else [0.0, 1.0], axis=0)
+        most = np.maximum(most, (high - low) / (2.0 * float(median(standing.half_message[role]))))
+    return most
