@@ -7,8 +7,8 @@ question is who was waited for in them. All of these steps together tell that: t
 own usual steps, so the layout need not be known.
 
 Catches: a slow GPU in few steps, in rings whose messages are pushed, in jobs whose layout is doubtful. Must not shout
-at: a slow card or link, which holds back many pieces where a GPU pauses as often as ever; a slow stage, or all members
-together (others come near); steps that a slow place explains. Tested in `test_blamed_member`.
+at: a slow card or link, which holds back many pieces where a GPU pauses as often as ever, or slows what is sent; a slow
+stage, or all members together (others come near); steps that a slow place explains. Tested in `test_blamed_member`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
+from llmprism.diagnose.late_member import sends_slowly
 from llmprism.diagnose.own_gaps import OwnGaps, made_up_of, own_gaps
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.trust import HELD
@@ -48,7 +49,9 @@ def find_blamed_members(
     for steps in stretches:
         slower = steps & ~usual
         row = _alone(evidence, grown, slower, rules)
-        if row >= 0 and _computes(gaps, row, slower, usual, rules):
+        if row < 0 or sends_slowly(evidence, row, slower, usual):
+            continue
+        if _computes(gaps, row, slower, usual, rules):
             found.append(_finding(evidence, row, steps, float(np.median(grown[row, slower])), rules))
     return found
 

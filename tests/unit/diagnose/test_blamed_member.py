@@ -59,3 +59,11 @@ def test_a_healthy_job_blames_nobody_and_the_detector_says_so():
     made = ring_evidence(*ring())
     given = DetectorInput(made, Window(0, int(made.timeline.steps.end_ns[-1])))
     assert DETECTOR.find(given) == []
+
+
+def test_a_member_that_sends_slowly_is_not_blamed():
+    made = ring_evidence(*pushed("c"))
+    slower = made.duration_ns > 1.5 * made.normal_ns
+    own = made.job.transfers.pair_src == NAMES.index("c")
+    slow = replace(made, rate=np.where(own[:, None] & slower[None, :], 0.05 * made.rate, made.rate))
+    assert find_blamed_members(slow, (), {}) == []
