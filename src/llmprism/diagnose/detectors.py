@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from llmprism.diagnose import imbalance, late_member, slow_stage, standstill, stopped, unexplained
+from llmprism.diagnose import blamed_member, imbalance, late_member, slow_stage, standstill, stopped, unexplained
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
@@ -25,6 +25,7 @@ JOB_DETECTORS: Final[tuple[Detector, ...]] = (
     stopped.DETECTOR,
     standstill.DETECTOR,
     imbalance.DETECTOR,
+    blamed_member.DETECTOR,
     unexplained.DETECTOR,
 )
 

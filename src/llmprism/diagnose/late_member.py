@@ -37,7 +37,7 @@ from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_median
 from llmprism.stats.stretches import stretches_of
 
-__all__ = ["DETECTOR", "excused_steps", "find_late_members"]
+__all__ = ["DETECTOR", "excused_steps", "find_late_members", "sends_slowly"]
 
 SYNCHRONISE: Final = "is ready to synchronise {late} after its peers"
 COMPUTE: Final = "computes {late} longer than its peers for one micro-batch"
@@ -188,19 +188,19 @@ def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bo
         bout
         for bout in bouts
         if _holds_alone(held, bout, rules)
-        and not _sends_slowly(evidence, bout, usual)
+        and not sends_slowly(evidence, bout.row, bout.affected, usual)
         and kept[bout.row, bout.affected].sum() < rules.places.queued_most * longer_ns[bout.affected].sum()
     ]
     return [_released(evidence, bout, rules) for bout in one_per_time(alone)]
 
 
-def _sends_slowly(evidence: JobEvidence, bout: Bout, usual: Bool) -> bool:
+def sends_slowly(evidence: JobEvidence, row: int, affected: Bool, usual: Bool) -> bool:
     """Has the rate of what the member sends fallen by more than the steps have grown? Then its network is not fast, and
     whether a card, a link or a switch is slow will show in more steps."""
     transfers = evidence.job.transfers
-    own = evidence.timed & (transfers.pair_src == evidence.job.members[bout.row])
-    now, before = (known_median(evidence.rate[own][:, steps], axis=1) for steps in (bout.affected, usual))
-    longer = float(np.median(evidence.duration_ns[bout.affected])) / evidence.normal_ns
+    own = evidence.timed & (transfers.pair_src == evidence.job.members[row])
+    now, before = (known_median(evidence.rate[own][:, steps], axis=1) for steps in (affected, usual))
+    longer = float(np.median(evidence.duration_ns[affected])) / evidence.normal_ns
     return bool((np.nan_to_num(now, nan=np.inf) * longer < before).any())
 
 

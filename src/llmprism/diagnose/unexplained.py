@@ -22,7 +22,7 @@ from llmprism.diagnose.throughout import beyond_jitter_times, stand_out
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.segments import best_stretches
 
-__all__ = ["DETECTOR", "apart", "find_unexplained"]
+__all__ = ["DETECTOR", "apart", "find_unexplained", "unexplained_steps"]
 
 
 def find_unexplained(
@@ -31,6 +31,16 @@ def find_unexplained(
     accused: dict[str, list[tuple[int, int]]],
     rules: FaultRules = RULES,
 ) -> list[Finding]:
+    """One finding for each stretch of slower steps of one job that nothing explains."""
+    return [_finding(evidence, steps, rules) for steps in unexplained_steps(evidence, known, accused, rules)]
+
+
+def unexplained_steps(
+    evidence: JobEvidence,
+    known: Sequence[Finding],
+    accused: dict[str, list[tuple[int, int]]],
+    rules: FaultRules = RULES,
+) -> list[Bool]:
     """Stretches of slower steps of one job that no finding of `known` explains, and no slow place or server that some
     of its members (`accused`) use then."""
     counted = np.flatnonzero(evidence.counted)
@@ -38,14 +48,14 @@ def find_unexplained(
         return []
     worth, least = _worth(evidence, rules), _slower_from(evidence, rules)
     slower = evidence.duration_ns[counted] >= least * evidence.normal_ns
-    findings = []
+    found = []
     for first, after, _ in best_stretches(np.where(slower, worth[counted], -1.0), rules.trust.unexplained_price):
         steps = np.zeros(evidence.steps, dtype=np.bool_)
         steps[counted[first:after]] = True
         steps = _trimmed(evidence, steps, rules)
         if _clearly_slower(evidence, steps, worth, rules) and not _explained(evidence, steps, known, accused, rules):
-            findings.append(_finding(evidence, steps, rules))
-    return findings
+            found.append(steps)
+    return found
 
 
 def _worth(evidence: JobEvidence, rules: FaultRules) -> Float64:

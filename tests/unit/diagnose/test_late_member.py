@@ -9,10 +9,10 @@ from llmprism.diagnose.detector import DetectorInput
 from llmprism.diagnose.late_member import (
     HOLD,
     SYNCHRONISE,
-    _sends_slowly,
     _slow,
     _slower_for_a_while,
     find_late_members,
+    sends_slowly,
 )
 from llmprism.diagnose.rules import RULES
 from llmprism.model import FindingKind, Group, PairKind, Where, WhereType, Window
@@ -212,10 +212,9 @@ def test_one_whose_messages_are_slower_than_its_steps_are_longer_has_no_fast_net
     """Steps of 1.6 times the length: what leaves at 0.7 of its rate does not explain them, at 0.4 it may."""
     job = evidence_of(ring_pairs("abcd"), duration=during(6, 10, 1.6 * STEP, STEP))
     affected = during(6, 10, 1.0).astype(np.bool_)
-    bout = Bout(1, 6, 10, affected, 1e6, HOLD)
     own = job.job.transfers.pair_src == job.job.members[1]
     slower = np.where(own[:, None] & affected[None, :], rate * job.rate, job.rate)
-    assert _sends_slowly(replace(job, rate=slower), bout, ~affected) is slowly
+    assert sends_slowly(replace(job, rate=slower), 1, affected, ~affected) is slowly
 
 
 @pytest.mark.parametrize(("kind", "alike", "place"), [("EP", 0.1, "c"), ("EP", 0.9, "d"), ("DP", 0.1, "d")])

@@ -40,6 +40,29 @@ class MemberRules:
     """Share of the messages after such a pause that a small one must release for the transport to agree on messages:
     over gloo 0.3 to 0.5 in jobs without pipelines, over NCCL 0.04 at most."""
 
+    # Silences that a member ends by itself
+    answered_ns: int = 1_000_000
+    """Time after which a member that was sent something, or whose receiver went on, goes on itself if it waited for
+    that: an answer takes a millisecond at most (as `released_ns`),"""
+
+    answered_share: float = 0.05
+    """or share of the silence: large pieces take longer on their way. The slow GPU of rings over NCCL comes first from
+    0.02 with 0.2 ms to 0.05 with 3 ms."""
+
+    gap_share: float = 0.8
+    """What the own silences of a slow GPU grow by, in shares of what the steps take longer: 0.9 to 3 in captures and
+    random runs, since it computes for all of that, and ends fewer of its silences by answering,"""
+
+    gap_alone: float = 0.5
+    """share of it that no member of another server may reach,"""
+
+    gap_most: float = 0.8
+    """share of its silences' time that counts them,"""
+
+    gap_times: float = 3.0
+    """and how many times as many of its own there may be as it has in usual steps, own or not: where a GPU is slow 0.1
+    to 2.5 times as many (28 captures and random runs), where a card or link is 3.3 times and more (24 of 28)."""
+
     # Uneven stages
     imbalance_ratio: float = 1.4
     """A stage's computation against the median of the others."""
