@@ -19,7 +19,7 @@ from llmprism.parallelism.pair_ends import natural_order
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["context_lanes"]
+__all__ = ["beyond", "context_lanes"]
 
 
 def context_lanes(job: Job, tensor: Bool, rules: LayoutRules = RULES) -> tuple[Group, ...]:
@@ -53,3 +53,8 @@ def _in_order(job: Job, own: Int64, ends: Int64) -> list[int]:
     """Those of a server's members that are among the ends, in the order of their addresses as numbers."""
     found = [int(member) for member in own if member in ends]
     return sorted(found, key=lambda member: natural_order(job.transfers.addresses[member]))
+
+
+def beyond(meshes: tuple[Group, ...], rings: tuple[Group, ...]) -> tuple[Group, ...]:
+    """The rings that are not all-to-alls again: what is left of those looks like a ring among the same members."""
+    return tuple(ring for ring in rings if not any(set(ring.members) <= set(mesh.members) for mesh in meshes))

@@ -44,6 +44,10 @@ class Exchanges:
     def kind(self) -> PairKind:
         return self.groups[0].kind if self.groups else PairKind.CP
 
+    def on_all(self, links: Links) -> Bool:
+        """Links that exchange and carry gradients too, where no row is known to be of the exchange alone."""
+        return (links.there >= 0) & self.pairs[links.there] & (not self.rows.any())
+
     def of_experts(self) -> Exchanges:
         groups = tuple(Group(PairKind.EP, group.members) for group in self.groups)
         return replace(self, groups=groups)

@@ -25,7 +25,7 @@ from llmprism.parallelism.composed import (
 )
 from llmprism.parallelism.composed_start import composed_roles, composed_start
 from llmprism.parallelism.composition import Explanations, compositions_of
-from llmprism.parallelism.context_lanes import context_lanes
+from llmprism.parallelism.context_lanes import beyond, context_lanes
 from llmprism.parallelism.degrees import copies_of, degrees_of, most_common
 from llmprism.parallelism.exchanges import find_exchanges, reduced_apart, routed
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
@@ -54,6 +54,7 @@ from llmprism.parallelism.phase import longest_rest_clock
 from llmprism.parallelism.quiet_end import quiet_ends
 from llmprism.parallelism.rival_clocks import BestClock, best_clock
 from llmprism.parallelism.roles import all_roles, link_roles, pairs_of_kind, row_kinds
+from llmprism.parallelism.routed_pairs import routed_pairs
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedule_fit import batches_and_schedule
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
@@ -86,7 +87,7 @@ def _with_clock(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> Jo
     """The layout of a job whose clock is known."""
     draft, layout = _after_passes(_seen_links(job, bulk, best, rules))
     sizes = sizes_of(job.transfers, bulk, pair_features(job.transfers, best.clock, rules).step_bytes)
-    explained = compositions_of(job, sizes, layout, rules)
+    explained = compositions_of(job, sizes, None if draft.mixed else layout, rules)
     draft, layout = _as_bytes_say(job, bulk, draft, layout, explained)
     draft = _with_replicas(draft, tensor_widths(explained, layout.layout, rules))
     layout = _stated(draft)
@@ -135,7 +136,10 @@ def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> Pa
         transfers = muted(transfers, exchanges.rows)
         features = pair_features(transfers, clock, rules)
         shown = evidence_of(transfers, links, features, clock, rules)
+    elif not meshes.groups:
+        exchanges = routed_pairs(transfers, links, clock, rules)
     with_ring = meshes.more[~meshes.inside | meshes.more]  # links of a mesh that carry a ring besides
+    with_ring |= exchanges.on_all(links)
     kinds = judge_links(links, features, shown, rules).as_collectives(with_ring, rules)
     job = replace(job, clock=clock, transfers=transfers)
     return PartialLayout(rules, job, clock, best, meshes, exchanges, links, features, kinds, measured=clock)
@@ -206,6 +210,8 @@ def _with_sharding(draft: PartialLayout) -> PartialLayout:
     sharded = find_sharding(*seen, has_pipelines=bool(draft.pipes.members), rules=draft.rules)
     if draft.composed is not None and not draft.composed.sharded:
         sharded = replace(sharded, groups=draft.groups, hybrid=False)
+    if draft.mixed:  # tokens of the passes look like gathers
+        sharded = replace(sharded, sharding=Sharding.UNKNOWN)
     return replace(draft, sharded=sharded, groups=sharded.groups, clock=sharded.clock)
 
 
@@ -256,7 +262,7 @@ def _with_contexts(draft: PartialLayout) -> PartialLayout:
     lanes = context_lanes(draft.job, in_step.tensor, draft.rules)
     if lanes:
         in_step = replace(in_step, tensor=np.zeros_like(in_step.tensor))
-    contexts = _beyond(draft.same_weights, lanes or _context_rings(links, kinds, draft.features, in_step))
+    contexts = beyond(draft.same_weights, lanes or _context_rings(links, kinds, draft.features, in_step))
     if not contexts and not in_step.tensor.any():
         in_step = nothing_inside(draft.job.transfers)
     groups = draft.groups
@@ -351,11 +357,6 @@ def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, Link
 def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
     rings = data_parallel_groups(*_of_pairs(links, kinds, in_step.inside & ~in_step.tensor), features)
     return tuple(Group(in_step.kind, ring.members, ring.ring) for ring in rings)
-
-
-def _beyond(meshes: tuple[Group, ...], rings: tuple[Group, ...]) -> tuple[Group, ...]:
-    """The rings that are not all-to-alls again: what is left of those looks like a ring among the same members."""
-    return tuple(ring for ring in rings if not any(set(ring.members) <= set(mesh.members) for mesh in meshes))
 
 
 def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout, bytes_say: OtherReadings) -> JobLayout:

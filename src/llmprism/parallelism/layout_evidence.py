@@ -78,8 +78,15 @@ def _clock_doubt(evidence: LayoutEvidence, rules: LayoutRules) -> float:
 
 
 def layout_confidence(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULES) -> float:
-    """The share of layouts with as much evidence, for claims as dear, that were right."""
-    return round(share_right(terms_of(layout, evidence, rules), dict(FITTED.weights)), 3)
+    """The share of layouts with as much evidence, for claims as dear, that were right.
+
+    Where parameters are sharded over all ranks of one stage and the width of tensor groups is open, it is no larger
+    than that of the width: nothing else tells it, and it is as often one as the other."""
+    share = share_right(terms_of(layout, evidence, rules), dict(FITTED.weights))
+    rule, alone = rules.confidence, (layout.pp or 1) == 1 and layout.sharding is Sharding.FSDP
+    if alone and evidence.widths and evidence.width < rule.known_width:
+        share = min(share, evidence.width, rule.open_width)
+    return round(share, 3)
 
 
 def share_right(terms: Mapping[str, float], weights: Mapping[str, float]) -> float:

@@ -76,6 +76,12 @@ class PartialLayout:
     def inside(self) -> InStep:
         return self.in_step if self.in_step is not None else nothing_inside(self.job.transfers)
 
+    @property
+    def mixed(self) -> bool:
+        """Do tokens take the pairs of gradients, and no others? Then no row is known to be of either, and bytes do not
+        show that there are two things."""
+        return any(one.pairs.any() and not one.rows.any() for one in (self.meshes, self.exchanges))
+
     def without(self, rows: Bool) -> PartialLayout:
         """The draft with these rows explained."""
         job = replace(self.job, transfers=muted(self.job.transfers, rows))

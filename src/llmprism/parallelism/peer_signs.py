@@ -5,10 +5,10 @@ the two are not compared with each other, but each with the other's partner in i
 relative to its own partner there: members of one group end together, whichever of them are compared.
 
 *Sends*: how far apart they hand on their activations, relative to GPUs of the same stage on different servers, which
-cannot be peers; where a stage is on one server only, relative to how much the same GPU varies from step to step, which
-replicas do independently of each other.
+cannot be peers (`peer_sends`, message by message); where a stage is on one server only, relative to how much the same
+GPU varies from step to step, which replicas do independently of each other.
 
-Both are logarithms of ratios of median deviations: 0 means as far apart as the reference.
+Both are logarithms of ratios of deviations: 0 means as far apart as the reference.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
+from llmprism.parallelism.peer_sends import sends_apart
 from llmprism.parallelism.rules import RULES, LayoutRules
 
 Cell = tuple[int, ...]
@@ -56,22 +57,22 @@ def peer_signs(
 ) -> PeerSigns:  # fmt: skip
     """The signs of all pairs of members of one cell."""
     listed = [pair for cell in cells for pair in combinations(cell, 2)]
-    pairs, stages = _as_rows(listed), _as_rows(_across(job, cells, pipelines))
+    pairs = _as_rows(listed)
     crossed = _crossed(job, listed, groups, rules)
-    members = np.unique(np.concatenate([pairs, crossed.across, crossed.along, stages])).tolist()
+    members = np.unique(np.concatenate([pairs, crossed.across, crossed.along])).tolist()
     last = _moments(job.transfers, pair_kind == PairKind.DP, members, clock, last=True)
     sent = _moments(job.transfers, pair_kind == PairKind.PP, members, clock, last=False)
     across, along = (_variation(last.edge, last.row, chosen, rules) for chosen in (crossed.across, crossed.along))
     rounding_ns = rules.peers.stamp_error * _stamp_unit_ns(job.transfers)
     ends = crossed.mean(_log_ratio(across, along, rounding_ns, rules), len(listed))
-    sends = np.zeros(len(listed))
-    for times in (sent.mean, sent.edge):
-        known = _variation(times, sent.row, stages, rules)
-        usual = _quantile(known, 0.5) if stages.size else _of_its_own(times, rules)
-        sends += _relative(_variation(times, sent.row, pairs, rules), usual, rules)
+    sends = sends_apart(job, listed, pipelines, rules)
+    compared = bool(np.isfinite(sends).any())
+    if not compared:
+        sends = sum((_relative(_variation(times, sent.row, pairs, rules), _of_its_own(times, rules), rules)
+                     for times in (sent.mean, sent.edge)), np.zeros(len(listed)))  # fmt: skip
     return PeerSigns(
         dict(zip(listed, ends.tolist(), strict=True)), dict(zip(listed, sends.tolist(), strict=True)),
-        bool(stages.size), _rounding_error(across, along, rounding_ns),
+        compared, _rounding_error(across, along, rounding_ns),
         _quantile(along, 0.5) if np.isfinite(along).any() else 0.0,
     )  # fmt: skip
 
@@ -129,22 +130,6 @@ def _crossed(job: Job, pairs: list[Pair], groups: tuple[Group, ...], rules: Layo
         for columns in ((one, far[1], far[0], other), (one, far[0], other, far[1]))
     )
     return _Crossed(np.repeat(of, 2), across, along)
-
-
-def _across(job: Job, cells: list[Cell], pipelines: tuple[Cell, ...]) -> list[Pair]:
-    """One pair of members of one stage on two servers, for neighbouring cells: they cannot be peers."""
-    stage_of = {member: stage for pipeline in pipelines for stage, member in enumerate(pipeline)}
-    place = dict(zip(job.members, job.places, strict=False))
-    by_stage: dict[int, list[Cell]] = {}
-    for cell in cells:
-        by_stage.setdefault(stage_of.get(cell[0], 0), []).append(cell)
-    return [
-        (min(a, b), max(a, b))
-        for same in by_stage.values()
-        for one, other in combinations(same[:6], 2)
-        for a, b in zip(one, other, strict=False)
-        if pipelines and place[a] != place[b]
-    ]
 
 
 @dataclass(frozen=True, slots=True)

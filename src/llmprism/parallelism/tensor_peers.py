@@ -145,7 +145,11 @@ def _likelihood(signs: PeerSigns, cells: list[tuple[int, ...]], width: int, rule
                 one_group.append(pair)
             else:
                 neither.append(pair)
-    loose = rule.sends_of_others if signs.compared else rule.alone_sends_of_others
+    close, loose, spread = (
+        (rule.sends_of_peers, rule.sends_of_others, rule.sends_spread)
+        if signs.compared
+        else (rule.alone_sends_of_peers, rule.alone_sends_of_others, rule.alone_sends_spread)
+    )
     unsure = signs.ends_error
     independent = 2.0 / max(len(cell) for cell in cells)  # n members have n - 1 differences, not n (n - 1) / 2
     return (
@@ -153,8 +157,8 @@ def _likelihood(signs: PeerSigns, cells: list[tuple[int, ...]], width: int, rule
         + _class(
             _known(signs.ends, peers + neither), _of_others(signs, rules), rule.ends_spread, independent, rules, unsure
         )
-        + _class(_known(signs.sends, peers), rule.sends_of_peers, rule.sends_spread, independent, rules)
-        + _class(_known(signs.sends, one_group + neither), loose, rule.sends_spread, independent, rules)
+        + _class(_known(signs.sends, peers), close, spread, independent, rules)
+        + _class(_known(signs.sends, one_group + neither), loose, spread, independent, rules)
     )
 
 

@@ -9,7 +9,9 @@ are compared, in bits (log2 of how much likelier training makes what is seen):
   has another one that carries what it does.
 * *Requests.* They arrive by themselves, at random and of any size. The halves have no moments in common, and the
   totals of two links differ by what sums of so many independent messages differ by: the root of the sum of their
-  squares (shot noise).
+  squares (shot noise). And no size comes twice: each message is as far from the nearest other one, by size, as so many
+  numbers drawn from one smooth range are. Training sends the same layers again. Sizes that do repeat say nothing, since
+  requests may have a size of their own.
 """
 
 from __future__ import annotations
@@ -35,14 +37,34 @@ def coherence_bits(transfers: TransferTable, pairs: Int32, rules: RecognitionRul
     volume, noise = _volumes(transfers, pairs)
     order = np.argsort(volume, kind="stable")
     together = rhythm_bits(transfers, pairs[order[::2]], pairs[order[1::2]], 0.0, rules)
-    return together + _likeness_bits(volume[order], noise[order], rules)
+    alike = _likeness_bits(volume[order], noise[order], rules)
+    return together + alike - _variety_bits(_message_bytes(transfers, pairs), rules)
+
+
+def _message_bytes(transfers: TransferTable, pairs: Int32) -> Float64:
+    """Bytes of each row of these pairs, 0 where it is no message."""
+    size = transfers.bytes[ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])]
+    return np.where(size < MESSAGE_FLOOR_BYTES, 0, size).astype(np.float64)
+
+
+def _variety_bits(size: Float64, rules: RecognitionRules) -> float:
+    """Bits against training by how far messages are from the nearest other one, as logarithms of their sizes, in units
+    of the range that they would share evenly; 0 where sizes repeat, or are all about the same."""
+    ordered = np.sort(np.log(size[size > 0.0]))
+    if ordered.size < rules.least_sizes:
+        return 0.0
+    apart = np.diff(ordered)
+    nearest = np.minimum(np.append(apart, np.inf), np.append(np.inf, apart))
+    low, high = np.quantile(ordered, (rules.outer_sizes, 1.0 - rules.outer_sizes))
+    usual = float(median(nearest)) * ordered.size / max(float(high - low), rules.one_size)
+    bits = rules.variety_bits * np.log2(max(usual, 1e-9) / rules.chance_variety)
+    return float(np.clip(bits, 0.0, rules.variety_bits))
 
 
 def _volumes(transfers: TransferTable, pairs: Int32) -> tuple[Float64, Float64]:
     """Bytes of each pair in messages, and the sum of their squares."""
     first, last = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
-    size = transfers.bytes[ranges(first, last)].astype(np.float64)
-    size[size < MESSAGE_FLOOR_BYTES] = 0.0
+    size = _message_bytes(transfers, pairs)
     pair = np.repeat(np.arange(pairs.size), last - first)
     total, squares = (np.bincount(pair, values, pairs.size).astype(np.float64) for values in (size, size**2))
     return total, squares

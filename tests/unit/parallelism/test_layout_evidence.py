@@ -74,6 +74,16 @@ def test_a_layout_is_less_sure_where_its_job_is():
     assert sure == usual > doubtful
 
 
+def test_shards_are_no_surer_than_an_open_width_and_replicas_are():
+    open_ = replace(CLEAR, width=0.8, widths=((8, 0.2),))
+    sharded = replace(DATA_PARALLEL, sharding=Sharding.FSDP)
+    assert layout_confidence(sharded, open_) == 0.6
+    assert layout_confidence(sharded, replace(open_, width=0.5)) == 0.5
+    assert layout_confidence(sharded, replace(open_, width=0.97)) > 0.75
+    assert layout_confidence(sharded, replace(open_, widths=())) > 0.75
+    assert layout_confidence(DATA_PARALLEL, open_) > 0.75
+
+
 def test_a_pipeline_of_one_micro_batch_is_doubtful():
     assert terms_of(replace(STAGED, micro_batches=1), CLEAR)["one_micro_batch"] == 1.0
     assert terms_of(replace(DATA_PARALLEL, micro_batches=1), CLEAR)["one_micro_batch"] == 0.0

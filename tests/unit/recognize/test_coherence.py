@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from llmprism.recognize.coherence import coherence_bits
+from llmprism.recognize.coherence import _variety_bits, coherence_bits
+from llmprism.recognize.rules import RULES
 from unit.builders import MS, Flow, transfer_table
 
 SECOND = 1000 * MS
@@ -65,3 +66,21 @@ def test_equal_bytes_speak_for_one_program_though_there_are_few_messages():
 
 def test_one_link_cannot_be_compared():
     assert bits([Flow("n0", "n1", 0, MS, 5_000_000)]) == 0.0
+
+
+def test_sizes_that_never_repeat_speak_against_training():
+    size = np.random.default_rng(0).uniform(2e6, 6e7, 60)
+    assert _variety_bits(size, RULES) > 2.0
+    assert _variety_bits(np.concatenate([size[:30], size[:30]]), RULES) == 0.0
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.001])
+def test_sizes_that_repeat_say_nothing(noise):
+    random = np.random.default_rng(1)
+    layers = np.tile([2e6, 9e6, 4e7], 20) * (1.0 + noise * random.normal(size=60))
+    assert _variety_bits(layers, RULES) == 0.0
+    assert _variety_bits(np.full(60, 5e6) * (1.0 + noise * random.normal(size=60)), RULES) == 0.0
+
+
+def test_few_messages_have_no_sizes_to_compare():
+    assert _variety_bits(np.array([1e6, 2e6, 5e6, 9e6, 0.0, 0.0]), RULES) == 0.0

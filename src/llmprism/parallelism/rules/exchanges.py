@@ -90,6 +90,25 @@ class ExchangeRules:
     experts_covered: float = 0.9
     """Share of the members whose expert gradients must show."""
 
+    # Tokens and gradients of two ranks on one link
+    least_rails: int = 2
+    """Links of two ranks from which it shows whether what differs between their two ways is the same on all."""
+
+    routed_steps: int = 8
+    """Steps from which that is asked."""
+
+    routed_share: float = 0.0005
+    """Share of the bytes of a link, gradients included, by which the two ways differ from step to step: 0.0016 to 0.03
+    where tokens are routed on random scenarios, below 0.00004 where something else is alike on all rails."""
+
+    routed_alike: float = 0.8
+    """Rank correlation of that between two rails: 0.95 and more with experts, 0.14 and less with what collectors do to
+    records (50 random jobs of two ranks to a link)."""
+
+    routed_made_up: float = -0.3
+    """Rank correlation of that between a step and the next one: nothing (a fifth in twenty steps) where each step is
+    routed by itself, minus one half where ticks cut steps in the wrong place."""
+
     # Exchanges without pipelines, and gradients after the passes
     gradients_after: float = 0.1
     """Share of the bytes, beyond the last backward pass, that follow the last pipeline message where gradients are

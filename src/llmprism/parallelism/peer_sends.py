@@ -1,0 +1,116 @@
+"""How far apart GPUs of one server hand on their messages, one message at a time.
+
+Tensor-parallel peers compute every layer together, so whenever one of them hands on an activation (or its gradient) the
+other does, too. Replicas run their pipelines on their own between two synchronisations: what one of them sends is as
+far from the nearest message of the other as it is from that of a GPU of the same stage on another server, which is no
+peer. Each message is compared with the nearest one of the other GPU in the same direction. That needs no clock, no
+count of messages and no step that begins for all of them in the same silence: a mean over the step mixes passes that
+peers take together with those in which a queue of the network keeps them apart, and moves by a whole message where one
+of them falls on the other side of the tick.
+
+Queues disturb one direction more than the other (all activations of a step may be sent at once, while gradients come
+one by one), and only ever keep apart what was together. So the nearer of the two directions is the sign of a pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from llmprism.arrays import Float64, Int64, evenly_spread, median
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
+from llmprism.model.job import Job
+from llmprism.parallelism.rules import RULES, LayoutRules
+
+Pair = tuple[int, int]
+_Place = tuple[int, int]
+"""A stage, and 1 for what it sends to the next one, -1 for what it sends back."""
+
+__all__ = ["sends_apart"]
+
+
+def sends_apart(
+    job: Job, pairs: list[Pair], pipelines: tuple[tuple[int, ...], ...], rules: LayoutRules = RULES
+) -> Float64:
+    """For each two members of a stage on one server: logarithm of how far apart they send, relative to members of that
+    stage on different servers; NaN where too few messages or no other server tell."""
+    sent = _StageSends(job.transfers, _stages(pipelines), rules)
+    usual: dict[_Place, float] = {}
+    result = np.full(len(pairs), np.nan)
+    for number, pair in enumerate(pairs):
+        signs = []
+        for place in sent.places(*pair):
+            if place not in usual:
+                usual[place] = _usual(job, sent, place, rules)
+            signs.append(_log_ratio(sent.apart(*pair, place[1]), usual[place], rules))
+        known = [sign for sign in signs if np.isfinite(sign)]
+        result[number] = min(known, default=np.nan)
+    return result
+
+
+def _stages(pipelines: tuple[tuple[int, ...], ...]) -> dict[int, tuple[int, tuple[int, ...]]]:
+    """The stage and the pipeline of each member."""
+    return {member: (stage, pipeline) for pipeline in pipelines for stage, member in enumerate(pipeline)}
+
+
+@dataclass(frozen=True, slots=True)
+class _StageSends:
+    """When members of pipelines send to the next stage and to the one before."""
+
+    transfers: TransferTable
+    stage: dict[int, tuple[int, tuple[int, ...]]]
+    rules: LayoutRules
+
+    def places(self, one: int, other: int) -> list[_Place]:
+        """Where both of two members of one stage send to."""
+        if one not in self.stage or other not in self.stage:
+            return []
+        (stage, pipeline), (same, other_pipeline) = self.stage[one], self.stage[other]
+        last = min(len(pipeline), len(other_pipeline)) - 1
+        return [(stage, way) for way in (1, -1) if stage == same and 0 <= stage + way <= last]
+
+    def starts(self, member: int, way: int) -> Int64:
+        stage, pipeline = self.stage[member]
+        ends = np.array([[member], [pipeline[stage + way]]], dtype=np.int64)
+        pair = int(self.transfers.pairs_between(*ends)[0])
+        if pair < 0:
+            return np.zeros(0, dtype=np.int64)
+        rows = slice(int(self.transfers.pair_offsets[pair]), int(self.transfers.pair_offsets[pair + 1]))
+        return np.sort(self.transfers.start_ns[rows][self.transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES])
+
+    def apart(self, one: int, other: int, way: int) -> float:
+        """Mean deviation, the farthest left out, of the time from a message of one to the nearest of the other: clocks
+        of servers may be apart."""
+        some, all_ = self.starts(one, way), self.starts(other, way)
+        if min(some.size, all_.size) < self.rules.peers.least_messages:
+            return float("nan")
+        some = some[evenly_spread(some.size, self.rules.peers.compared_messages)]
+        after = np.clip(np.searchsorted(all_, some), 1, all_.size - 1)
+        late, early = all_[after] - some, all_[after - 1] - some
+        nearest = np.where(np.abs(early) < np.abs(late), early, late)
+        away = np.sort(np.abs(nearest - median(nearest)))
+        return float(away[: int(np.ceil(self.rules.peers.compared_share * away.size))].mean())
+
+
+def _usual(job: Job, sent: _StageSends, place: _Place, rules: LayoutRules) -> float:
+    """How far apart members of one stage on different servers send one way; NaN where there is one server only."""
+    stage, way = place
+    server = dict(zip(job.members, job.places, strict=False))
+    first: dict[str, int] = {}
+    for member, (own, _) in sorted(sent.stage.items()):
+        if own == stage and server.get(member):
+            first.setdefault(server[member], member)
+    members = list(first.values())
+    chosen = [members[i] for i in evenly_spread(len(members), rules.peers.usual_servers)] if members else []
+    apart = [sent.apart(one, other, way) for one, other in combinations(chosen, 2) if place in sent.places(one, other)]
+    known = [value for value in apart if np.isfinite(value)]
+    return float(median(known)) if known else float("nan")
+
+
+def _log_ratio(apart: float, usual: float, rules: LayoutRules) -> float:
+    if not (np.isfinite(apart) and np.isfinite(usual)):
+        return float("nan")
+    finest = rules.peers.finest_ns
+    return float(np.log(max(apart, finest) / max(usual, finest)))
