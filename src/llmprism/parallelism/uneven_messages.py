@@ -39,9 +39,10 @@ def uneven_messages(
     others: list[tuple[int, int]],
     rules: LayoutRules = RULES,
 ) -> bool | None:
-    """Are these links (two directions each) uneven in the rows marked? None where their exchanges cannot be told apart,
-    only some of them are uneven, or all are a little, and more than what is miscounted of `others` that carry something
-    even: samples of a collector and well-balanced experts look alike then."""
+    """Are these links (two directions each) uneven in the rows marked? Not where half of their exchanges are even: what
+    is off in the others was lost. None where exchanges cannot be told apart, or most are a little uneven and by more
+    than what is miscounted of `others` that carry something even: samples of a collector and well-balanced experts look
+    alike then."""
     rule = rules.exchanges
     own = unevenness(transfers, exchanged, links, rules)
     if own is None:
@@ -50,8 +51,8 @@ def uneven_messages(
     even = 0.0 if usual is None else usual.half
     if own.half > max(rule.uneven_message, rule.uneven_links * even):
         return True
-    miscounted = max(rule.uneven_tokens, rule.finer_counts * even)
-    return False if own.half <= miscounted and own.most <= rule.even_message else None
+    miscounted = own.half <= rule.finer_counts * even and own.most <= rule.even_message
+    return False if own.half <= rule.uneven_tokens or miscounted else None
 
 
 def unevenness(
