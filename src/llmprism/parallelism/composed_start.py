@@ -27,6 +27,7 @@ from llmprism.parallelism.partial_layout import PartialLayout, muted
 from llmprism.parallelism.rival_clocks import BestClock
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.superposed_rings import while_busy
+from llmprism.parallelism.uneven_messages import both_ways, uneven_messages
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["composed_roles", "composed_start"]
@@ -95,7 +96,9 @@ def _contexts_or_experts(
     rows = _exchanged_rows(transfers, pairs, carries[PairKind.DP])
     if not rows.any():  # gradients take the same pairs, all of them
         return composed
-    uneven = _uneven(transfers, composed, pairs, clock, rules)
+    passing = both_ways(transfers, carries[PairKind.PP])
+    single = uneven_messages(transfers, rows, both_ways(transfers, pairs), passing, rules)
+    uneven = _uneven(transfers, composed, pairs, clock, rules) if single is None else single
     if uneven == bool(carries[PairKind.EP].any()):
         return composed
     swapped = carries | {PairKind.CP: carries[PairKind.EP], PairKind.EP: carries[PairKind.CP]}
@@ -106,13 +109,6 @@ def _contexts_or_experts(
     return replace(composed, carries=swapped, amount=amount, contexts=contexts, experts=experts)
 
 
-def _both_ways(transfers: TransferTable, pairs: Bool) -> list[tuple[int, int]]:
-    """The two directions of each link of these pairs."""
-    one = np.flatnonzero(pairs)
-    back = transfers.pairs_between(transfers.pair_dst[one].astype(np.int64), transfers.pair_src[one].astype(np.int64))
-    return [(a, b) for a, b in zip(one.tolist(), back.tolist(), strict=True) if 0 <= a < b]
-
-
 def _uneven(transfers: TransferTable, composed: Composed, pairs: Bool, clock: StepClock, rules: LayoutRules) -> bool:
     """Is what these pairs exchange uneven as routed tokens are: does it differ between the two ways, another way in
     every step, and by more than gradients make it differ that take the same pairs?"""
@@ -121,7 +117,7 @@ def _uneven(transfers: TransferTable, composed: Composed, pairs: Bool, clock: St
     exchanged = amount[PairKind.CP] + amount[PairKind.EP]
     pure = np.flatnonzero((gradient > 0.0) & ~pairs)
     uneven, noise = [], []
-    for one, other in _both_ways(transfers, pairs)[: rule.even_links]:
+    for one, other in both_ways(transfers, pairs)[: rule.even_links]:
         sent = [bytes_by_step(transfers, pair, clock) for pair in (one, other)]
         usual = max(float(median(sent[0])) * float(exchanged[one] / (exchanged[one] + gradient[one])), 1.0)
         apart, more = sent[0] - sent[1], gradient[one] - gradient[other]
@@ -131,7 +127,7 @@ def _uneven(transfers: TransferTable, composed: Composed, pairs: Bool, clock: St
             apart = apart - more * hops[0]
             noise.append(varies(hops[0] - hops[-1], rules) * max(gradient[one], gradient[other]) / usual)
         uneven.append(varies(apart, rules) / usual)
-    for one, other in _both_ways(transfers, composed.carries[PairKind.PP])[: rule.even_links]:
+    for one, other in both_ways(transfers, composed.carries[PairKind.PP])[: rule.even_links]:
         sent = [bytes_by_step(transfers, pair, clock) for pair in (one, other)]
         noise.append(varies(sent[0] - sent[1], rules) / max(float(median(sent[0])), 1.0))
     limit = max(rule.uneven_tokens, rule.uneven_noise * float(median(noise) if noise else 0.0))

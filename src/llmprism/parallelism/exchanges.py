@@ -25,6 +25,7 @@ from llmprism.parallelism.channels import amounts_of, channel_links
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.open_rings import shared_hops
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.parallelism.uneven_messages import uneven_messages
 from llmprism.stats.disjoint_sets import component_labels
 
 __all__ = ["Exchanges", "bytes_by_step", "find_exchanges", "no_exchanges", "reduced_apart", "routed", "varies"]
@@ -89,11 +90,16 @@ def find_exchanges(
     if sum(len(group.members) for group in found.groups) < rules.exchanges.axis_covered * _members(links):
         return nothing
     if both_ways:
-        pure_links = list(zip(links.there[shared.pure].tolist(), links.back[shared.pure].tolist(), strict=True))
+        pure_links = _paired(links.there[shared.pure], links.back[shared.pure])
         uneven = routed(transfers, rows, found.pairs, pure_links, clock, rules)
     else:
-        uneven = _is_uneven(transfers, hop, back, pure, clock, rules)
+        single = uneven_messages(transfers, rows | transfers.rows_of(~found.pairs), _paired(hop, back), [], rules)
+        uneven = _is_uneven(transfers, hop, back, pure, clock, rules) if single is None else single
     return found.of_experts() if uneven else found
+
+
+def _paired(one: Int32, other: Int32) -> list[tuple[int, int]]:
+    return list(zip(one.tolist(), other.tolist(), strict=True))
 
 
 def _members(links: Links) -> int:
@@ -146,7 +152,7 @@ def _is_uneven(
     """
     rule = rules.exchanges
     uneven, noise = [], []
-    for one, other in zip(hop.tolist(), back.tolist(), strict=True):
+    for one, other in _paired(hop, back):
         ring = [bytes_by_step(transfers, pair, clock) for pair in _next_hops(transfers, one, pure).tolist()]
         answered = bytes_by_step(transfers, other, clock)
         usual = max(float(median(answered)), 1.0)
@@ -179,6 +185,9 @@ def routed(
     own = _all_to_alls(transfers, both_ways)
     if not own or 2 * len(own) < rule.axis_covered * every.size:
         return False
+    single = uneven_messages(transfers, exchanged, own, others, rules)
+    if single is not None:
+        return single
     size = np.where(exchanged, transfers.bytes, 0)
     noise = [_apart(transfers, a, b, clock, rules) / _usual(transfers, a, clock) for a, b in others[: rule.even_links]]
     noisy = rule.uneven_links * float(median(noise) if noise else 0.0)

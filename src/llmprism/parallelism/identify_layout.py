@@ -65,6 +65,7 @@ from llmprism.parallelism.step_confidence import steps_confidence
 from llmprism.parallelism.step_ends import scatters, step_ends
 from llmprism.parallelism.structure import data_parallel_groups, in_two, joined_by, pairs_inside
 from llmprism.parallelism.tensor_peers import find_tensor_peers, joined_replicas
+from llmprism.parallelism.uneven_messages import take_turns
 from llmprism.parallelism.unknown_collectives import unknown_layout, with_unknown_collectives
 
 __all__ = ["identify_layout"]
@@ -97,8 +98,8 @@ def _with_clock(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> Jo
 def _as_bytes_say(
     job: Job, bulk: Bool, draft: PartialLayout, layout: JobLayout, explained: Explanations
 ) -> tuple[PartialLayout, JobLayout]:
-    """The draft and what it says, begun anew from a composition where that is far ahead. Readings as shards with
-    replicas must show in the passes too, those as pipelines in their place by a schedule; else the next one counts."""
+    """The draft and what it says, begun anew from a composition where that is far ahead. Shards with replicas must show
+    in the passes too, pipelines in their place by a schedule or by taking turns; else the next one counts."""
     rules, seen = draft.rules, replace(draft.best, clock=draft.measured or draft.best.clock)
 
     def begun(composed: Composed) -> tuple[PartialLayout, JobLayout]:
@@ -107,7 +108,8 @@ def _as_bytes_say(
     staged = staged_instead(explained, layout, rules)
     if staged is not None:
         rival = begun(staged)
-        if rival[0].order.bits_over_chance(rules) > rules.composition.denied_bits:
+        explains = rival[0].order.bits_over_chance(rules) > rules.composition.denied_bits
+        if explains or take_turns(job.transfers, staged.carries[PairKind.PP], rules):
             return rival
     for sharded in (True, False):
         composed = better_composition(explained, job.transfers, layout, rules, sharded=sharded)

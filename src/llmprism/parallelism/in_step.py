@@ -83,7 +83,8 @@ def find_in_step(
         inside, late, late_row = busy_in_passes(transfers, candidates, forward, clock, rules)
         busy = np.flatnonzero(inside)
         if busy.size and not _touched(transfers, busy, np.setdiff1d(candidates, busy)).any():
-            tokens = routed(transfers, transfers.rows_of(inside), inside, forward, clock, rules)
+            passing = transfers.rows_of(inside) & ~late_row
+            tokens = routed(transfers, passing, inside, forward, clock, rules)
             alone = not tokens and _end_with_the_passes(transfers, busy, late, forward, rules)
             if not (tokens or alone) and float(median(late[busy])) < _last_scatter(
                 transfers, forward, last_pass, rules

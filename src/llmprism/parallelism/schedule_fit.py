@@ -98,6 +98,8 @@ def _with_messages(
     folded = pipes.rings
     if pipes.closing:
         fit = _interleaved_batches(transfers, pipes, features, clock, messages, rules)
+        if fit is NOT_PLAYED:
+            return fit
         folded = _closing_share(pipes, features) <= 1.0 + rules.clock.step_tolerance or (
             fit.micro_batches is not None
             and _is_folded(transfers, pipes.members, clock, messages, fit.micro_batches, rules)
@@ -117,14 +119,18 @@ def _interleaved_batches(
     rules: LayoutRules,
 ) -> ScheduleFit:  # fmt: skip
     """Micro-batches of a pipeline that closes to a ring; where several numbers of virtual stages are possible, because
-    the closing link may carry something else besides, the moments of the messages decide."""
-    stages = len(pipes.members[0])
-    virtual = virtual_stages(messages, _closing_share(pipes, features), stages, rules)
+    the closing link may carry something else besides, the moments of the messages decide. Where they cannot be played
+    and the closing link does carry more, nothing tells."""
+    stages, share = len(pipes.members[0]), _closing_share(pipes, features)
+    virtual = virtual_stages(messages, share, stages, rules)
     if len(virtual) <= 1:
         return ScheduleFit(Schedule.INTERLEAVED, messages // virtual[0] if virtual else None, played=False)
     orders = [interleaved(stages, messages // v, v) for v in virtual if messages // v % stages == 0]
     fit = fitting_schedule(transfers, pipes.members, clock, messages, rules, orders) if orders else None
-    return fit if fit is not None else ScheduleFit(Schedule.INTERLEAVED, messages // virtual[0], played=False)
+    if fit is not None:
+        return fit
+    explained = share - (virtual[0] - 1) / virtual[0] <= rules.clock.step_tolerance
+    return ScheduleFit(Schedule.INTERLEAVED, messages // virtual[0], played=False) if explained else NOT_PLAYED
 
 
 def _is_folded(

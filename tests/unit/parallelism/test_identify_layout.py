@@ -159,8 +159,10 @@ def test_ends_of_steps_that_were_seen_before_a_composition_stand_where_it_shows_
     assert set(job.step_ends_ns[1:]) <= set(result.clock.boundary_ns.tolist())
 
 
-@pytest.mark.parametrize("explained", [True, False])
-def test_pipelines_in_place_of_shards_stand_where_their_messages_follow_a_schedule(monkeypatch, explained):
+@pytest.mark.parametrize(("scheduled", "turns"), [(True, False), (False, True), (False, False)])
+def test_pipelines_in_place_of_shards_stand_where_messages_follow_a_schedule_or_take_turns(
+    monkeypatch, scheduled, turns
+):
     module = importlib.import_module("llmprism.parallelism.identify_layout")
     job, others = build_job(pp=2, dp=4), []
     (found,) = recognize(transfer_table(job.records), job.topology).jobs
@@ -172,7 +174,8 @@ def test_pipelines_in_place_of_shards_stand_where_their_messages_follow_a_schedu
     staged = Composed(carries, amount, (), (), either=False, sharded=False, bits=8.0)
     monkeypatch.setattr(module, "staged_instead", lambda *_: staged)
     monkeypatch.setattr(module, "better_composition", lambda *_, **__: others.append(1))
-    monkeypatch.setattr(ScheduleFit, "bits_over_chance", lambda *_: 12.0 if explained else 8.0)
+    monkeypatch.setattr(ScheduleFit, "bits_over_chance", lambda *_: 12.0 if scheduled else 8.0)
+    monkeypatch.setattr(module, "take_turns", lambda *_: turns)
     layout = module.identify_layout(found).layout
     assert (layout.pp, layout.dp) == (2, 4)
-    assert bool(others) is not explained, "else the other compositions count"
+    assert bool(others) is not (scheduled or turns), "else the other compositions count"

@@ -130,3 +130,16 @@ def test_where_nothing_is_counted_nothing_is_said(monkeypatch):
 )
 def test_a_schedule_explains_more_the_more_messages_pass_when_it_has_them_pass(fit, bits):
     assert fit.bits_over_chance() == pytest.approx(bits)
+
+
+@pytest.mark.parametrize(("share", "batches"), [(0.75, 8), (1.5, None)])
+def test_virtual_stages_stay_open_where_the_closing_link_carries_more_and_nothing_can_be_played(
+    monkeypatch, share, batches
+):
+    """Four virtual stages on each rank, or something else besides on the link from the last stage to the first."""
+    monkeypatch.setattr(schedule_fit, "_closing_share", lambda *_: share)
+    monkeypatch.setattr(schedule_fit, "fitting_schedule", lambda *_: None)
+    transfers, pipelines, clock, _ = played(one_f_one_b(4, 4))
+    pipes = Pipelines(pipelines, [(0, 1)], [(0, 1)], [(0, 1)], rings=True)
+    fit = schedule_fit._with_messages(transfers, pipes, pair_features(transfers, clock), clock, 32, RULES)
+    assert fit.micro_batches == batches

@@ -74,6 +74,31 @@ class ExchangeRules:
     """How much more the two ways of a link with tokens differ, from step to step and as a share of all of its bytes,
     than those of links that carry something even: twice as much is clear on a median of several links."""
 
+    uneven_message: float = 0.08
+    """Deviation of the logarithm of the ratio of the two ways of single exchanges, from which tokens are routed: 0.11
+    to 0.31 are seen with tokens, without them 0.02 where counters are off by 3 % and 0.05 where packets are sampled
+    (random jobs)..."""
+
+    even_message: float = 0.04
+    """...and what three of four exchanges are within where all are even, tokens never."""
+
+    finer_counts: float = 8.0
+    """How much less than single exchanges other links may be miscounted by: gradients are sent in dozens of pieces."""
+
+    exchange_silences: tuple[float, ...] = (0.05, 0.25, 0.5, 1.0)
+    """Silences between two exchanges that are tried, as shares of the one that half of the silent time of a link is
+    longer than..."""
+
+    two_way_bursts: float = 0.85
+    """...and the share of the bursts between such silences that must have both ways."""
+
+    taking_turns: float = 0.5
+    """Share of the bursts after the shortest of these silences that have both ways, below which the ends of a link take
+    turns: replicas of two shard groups have 0.71 and more in captures, 0.89 in random jobs; activations 0 to 1."""
+
+    least_exchanges: int = 16
+    """Exchanges that a deviation is taken of."""
+
     whole_steps: float = 0.3
     """Share of the steps in which a collector loses nothing of a link, even where it loses records in most."""
 
