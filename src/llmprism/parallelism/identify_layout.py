@@ -140,8 +140,7 @@ def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> Pa
         shown = evidence_of(transfers, links, features, clock, rules)
     elif not meshes.groups:
         exchanges = routed_pairs(transfers, links, clock, rules)
-    with_ring = meshes.more[~meshes.inside | meshes.more]  # links of a mesh that carry a ring besides
-    with_ring |= exchanges.on_all(links)
+    with_ring = meshes.more[~meshes.inside | meshes.more] | exchanges.on_all(links)  # a ring besides
     kinds = judge_links(links, features, shown, rules).as_collectives(with_ring, rules)
     job = replace(job, clock=clock, transfers=transfers)
     return PartialLayout(rules, job, clock, best, meshes, exchanges, links, features, kinds, measured=clock)
