@@ -14,7 +14,6 @@ one by one), and only ever keep apart what was together. So the nearer of the tw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -55,13 +54,12 @@ def _stages(pipelines: tuple[tuple[int, ...], ...]) -> dict[int, tuple[int, tupl
     return {member: (stage, pipeline) for pipeline in pipelines for stage, member in enumerate(pipeline)}
 
 
-@dataclass(frozen=True, slots=True)
 class _StageSends:
-    """When members of pipelines send to the next stage and to the one before."""
+    """When members of pipelines send to the next stage and to the one before; each is compared with many others."""
 
-    transfers: TransferTable
-    stage: dict[int, tuple[int, tuple[int, ...]]]
-    rules: LayoutRules
+    def __init__(self, transfers: TransferTable, stage: dict[int, tuple[int, tuple[int, ...]]], rules: LayoutRules):
+        self.stage, self.rules, self._transfers = stage, rules, transfers
+        self._starts: dict[tuple[int, int], tuple[Int64, Int64]] = {}
 
     def places(self, one: int, other: int) -> list[_Place]:
         """Where both of two members of one stage send to."""
@@ -71,22 +69,29 @@ class _StageSends:
         last = min(len(pipeline), len(other_pipeline)) - 1
         return [(stage, way) for way in (1, -1) if stage == same and 0 <= stage + way <= last]
 
-    def starts(self, member: int, way: int) -> Int64:
-        stage, pipeline = self.stage[member]
-        ends = np.array([[member], [pipeline[stage + way]]], dtype=np.int64)
-        pair = int(self.transfers.pairs_between(*ends)[0])
+    def starts(self, member: int, way: int) -> tuple[Int64, Int64]:
+        """Starts of its messages, in order: some of them, spread over all, and all."""
+        if (member, way) not in self._starts:
+            stage, pipeline = self.stage[member]
+            all_ = self._between(member, pipeline[stage + way])
+            some = all_[evenly_spread(all_.size, self.rules.peers.compared_messages)] if all_.size else all_
+            self._starts[member, way] = some, all_
+        return self._starts[member, way]
+
+    def _between(self, sender: int, receiver: int) -> Int64:
+        transfers = self._transfers
+        pair = int(transfers.pairs_between(np.array([sender]), np.array([receiver]))[0])
         if pair < 0:
             return np.zeros(0, dtype=np.int64)
-        rows = slice(int(self.transfers.pair_offsets[pair]), int(self.transfers.pair_offsets[pair + 1]))
-        return np.sort(self.transfers.start_ns[rows][self.transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES])
+        rows = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+        return np.sort(transfers.start_ns[rows][transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES])
 
     def apart(self, one: int, other: int, way: int) -> float:
         """Mean deviation, the farthest left out, of the time from a message of one to the nearest of the other: clocks
         of servers may be apart."""
-        some, all_ = self.starts(one, way), self.starts(other, way)
+        (some, _), (_, all_) = self.starts(one, way), self.starts(other, way)
         if min(some.size, all_.size) < self.rules.peers.least_messages:
             return float("nan")
-        some = some[evenly_spread(some.size, self.rules.peers.compared_messages)]
         after = np.clip(np.searchsorted(all_, some), 1, all_.size - 1)
         late, early = all_[after] - some, all_[after - 1] - some
         nearest = np.where(np.abs(early) < np.abs(late), early, late)
