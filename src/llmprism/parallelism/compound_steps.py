@@ -14,12 +14,13 @@ Steps with a checkpoint or an evaluation after every few of them look the same, 
 others. But a step has a pause of its own that stands out from all others within it, and parts of a step mostly do not.
 So where a single tick of the slower step differs (and the one after it), the ticks are steps if a pause of theirs
 stands out (the more of them there are in the slower step, the less it has to), or if that was seen a few times only;
-unless the inside of the tick differs too. Nobody evaluates after every second step, or for half of the time.
+unless the inside of the tick differs too. Nobody evaluates after every second step, or for half of the time. And where
+some pairs send in one tick of the slower step only (gradients, beside what every micro-batch sends), it is a step.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,7 +37,8 @@ __all__ = ["Compound", "are_steps", "slower_clock", "ticks_in_steps"]
 class Compound:
     """`ticks` of the faster clock make one step of the slower one, which saves `bits` on the lengths of the ticks and
     their parts, `tick_bits` of them on the ticks. `once`: a single tick of the step differs from the others, or it and
-    the next; by `extra` ticks in total they are longer. Steps were seen `steps` times."""
+    the next; by `extra` ticks in total they are longer. Steps were seen `steps` times; `whole`: some pairs send once in
+    each."""
 
     ticks: int
     bits: float
@@ -44,6 +46,7 @@ class Compound:
     once: bool
     extra: float
     steps: int
+    whole: bool = False
 
 
 def slower_clock(
@@ -61,7 +64,7 @@ def slower_clock(
         lengths = _part_lengths(pauses, clock.boundary_ns, rules) if lengths is None else lengths
         compound = _saved(lengths, place, rules)
         if compound is not None and _worth(compound, rules):
-            found.append((rival, compound))
+            found.append((rival, replace(compound, whole=_some_send_once(pauses, clock.boundary_ns, place, rules))))
     if not found:
         return None
     contrast = _contrast(pauses, clock.boundary_ns)
@@ -86,6 +89,7 @@ def are_steps(pauses: Pauses, fast: Int64, slow: Int64, behind: float, rules: La
         return False
     if behind > rules.clock.other_tick_bits / compound.ticks:
         return False
+    compound = replace(compound, whole=_some_send_once(pauses, fast, place, rules))
     return not _are_parts(compound, _contrast(pauses, fast), rules)
 
 
@@ -99,7 +103,7 @@ def _worth(compound: Compound, rules: LayoutRules) -> bool:
 def _are_parts(compound: Compound, contrast: float, rules: LayoutRules) -> bool:
     """Are the ticks parts of a step, rather than steps with a checkpoint or an evaluation after every few of them?"""
     rule = rules.clock
-    if not compound.once or compound.ticks < rule.rare_ticks:
+    if compound.whole or not compound.once or compound.ticks < rule.rare_ticks:
         return True
     if compound.extra >= rule.overhead * (compound.ticks + compound.extra):
         return True
@@ -107,6 +111,25 @@ def _are_parts(compound: Compound, contrast: float, rules: LayoutRules) -> bool:
         return contrast < rule.step_contrast or compound.bits >= rule.certain_bits
     limit = rule.few_parts_contrast if compound.ticks <= rule.few_parts else rule.many_parts_contrast
     return compound.steps >= rule.often and contrast < limit
+
+
+def _some_send_once(pauses: Pauses, ticks: Int64, place: Int64, rules: LayoutRules) -> bool:
+    """Do some pairs send in one tick of nearly every slower step, or it and the next, and hardly ever in others?"""
+    rule, parts = rules.clock, int(place.max()) + 1
+    if parts <= rule.few_parts:
+        return False  # what is sent over two ticks of a few is no longer rare
+    tick = np.searchsorted(ticks, pauses.start_ns, side="right") - 1
+    pair = np.repeat(np.arange(pauses.offsets.size - 1), np.diff(pauses.offsets))
+    inside = (tick >= 0) & (tick < place.size)
+    inside[inside] = place[tick[inside]] >= 0
+    sends = np.unique(pair[inside] * place.size + tick[inside])  # each pair's ticks, once
+    at = np.bincount(
+        (sends // place.size) * parts + place[sends % place.size], minlength=(pauses.offsets.size - 1) * parts
+    ).reshape(-1, parts)
+    together = at + np.roll(at, -1, axis=1)
+    steps = int((place == 0).sum())
+    regular = at.max(axis=1) >= rule.whole_share * steps
+    return bool((regular & (together.max(axis=1) >= rule.only_there * at.sum(axis=1))).any())
 
 
 def _contrast(pauses: Pauses, ticks: Int64) -> float:

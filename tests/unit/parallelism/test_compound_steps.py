@@ -12,19 +12,21 @@ from unit.builders import Flow, transfer_table
 UNIT = 50_000_000
 
 
-def series(steps, parts, between, after, pieces=4, piece=2 * UNIT):
+def series(steps, parts, between, after, pieces=4, piece=2 * UNIT, seldom=()):
     """Steps of equal parts on two pairs: `pieces` messages each, a pause of `between` units after a part and of `after`
-    more after the last one of a step, jittered by a percent. Gives the pauses, and the times of parts and steps."""
+    more after the last one of a step, jittered by a percent; a third pair sends with the `seldom` parts only. Gives the
+    pauses, and the times of parts and steps."""
     random, rows, begins, now = np.random.default_rng(3), [], [], 0
     for _ in range(steps):
         for part in range(parts):
             begins.append(now - 1)
             for _ in range(pieces):
-                rows += [Flow(a, b, now, now + piece, 1_000_000) for a, b in (("a", "b"), ("b", "a"))]
+                pairs = (("a", "b"), ("b", "a"), ("b", "c"))[: 3 if part in seldom else 2]
+                rows += [Flow(a, b, now, now + piece, 1_000_000) for a, b in pairs]
                 now += int((piece + 0.5 * UNIT) * random.normal(1.0, 0.01))
             now += int((between + (after if part == parts - 1 else 0)) * UNIT * random.normal(1.0, 0.01))
     begins = np.array(begins, dtype=np.int64)
-    return pauses_of(transfer_table(rows), np.array([0, 1])), begins, begins[::parts]
+    return pauses_of(transfer_table(rows), np.arange(3 if seldom else 2)), begins, begins[::parts]
 
 
 def clock(times):
@@ -50,6 +52,14 @@ def test_steps_with_a_long_pause_of_their_own_stay_steps_between_evaluations(eve
     """A pause of 30 units stands out from those of half a unit; nobody evaluates after every third step."""
     pauses, passes, steps = series(steps=8, parts=every, between=30, after=40)
     assert (slower_clock(pauses, clock(passes), [clock(steps)]) is not None) == parts
+
+
+@pytest.mark.parametrize(("seldom", "parts"), [((), False), ((9,), True), ((8, 9), True), ((3, 9), False)])
+def test_what_some_pairs_send_once_is_a_step_however_much_its_parts_look_like_steps(seldom, parts):
+    """Gradients go over pairs of their own, and every micro-batch has a pause that stands out."""
+    pauses, passes, steps = series(steps=8, parts=10, between=30, after=40, seldom=seldom)
+    assert (slower_clock(pauses, clock(passes), [clock(steps)]) is not None) == parts
+    assert are_steps(pauses, passes, steps, behind=0.3) != parts
 
 
 def test_of_two_clocks_that_explain_as_much_the_faster_one_is_taken():

@@ -207,6 +207,13 @@ class ClockRules:
     few_parts: int = 8
     """Ticks up to which they are parts of a step rather than steps between two checkpoints or evaluations..."""
 
+    whole_share: float = 0.8
+    """Share of the slower steps in which a pair must send, at the same place, for them to be whole steps,"""
+
+    only_there: float = 0.9
+    """and share of the ticks in which it sends that must be there: gradients go over pairs of their own where every
+    micro-batch is a tick. Of random jobs whose ticks are micro-batches such pairs have 1.0."""
+
     few_parts_contrast: float = 7.0
     """...as long as their longest pause is not so many times as long as the second. Of 22 random jobs with such parts
     17 stay below 5.5 and 5 reach 9 to 100; steps with checkpoints and evaluations have 2 to 60, those of real captures
