@@ -201,8 +201,8 @@ class EndingRules:
     """Share of what members that do the same are usually apart, while messages flow, up to which they stand together:
     16 of 27 normal ends of random jobs that do not rest there have 0.33 or less, three real hangs 0.7 and more,"""
 
-    lockstep_messages: float = 0.05
-    """if they are usually apart by so many messages: what moves in lockstep always stands together."""
+    lockstep_messages: float = 0.5
+    """if they are usually apart by half a message: what moves in lockstep always stands together."""
 
     moments: int = 16
     """Moments before, while messages flow, that tell whether members that do the same are usually apart."""
