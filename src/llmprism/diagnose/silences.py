@@ -31,10 +31,10 @@ class Silence:
 
     `usual_ns` is how long it usually rests at this point of a step, `longest_ns` the longest rest that a step usually
     has, `common_ns` one that only every tenth step exceeds. `point` is the share of a step's bytes that it had sent
-    since the last end of a step, by the clock; beyond 1 the clock has lost the steps. `spread` is how much the bytes of
-    steps vary, as a share, `before` how many steps were seen before it. `again`: the job is silent
-    for as long once more. `taken_up`: what was sent before it and after it makes whole steps, so the job went on where
-    it had stopped.
+    since the last end of a step, by the clock; beyond 1 the clock has lost the steps. `since_end` is the time since
+    then, in steps. `spread` is how much the bytes of steps vary, as a share, `before` how many steps were seen before
+    it. `again`: the job is silent for as long once more. `taken_up`: what was sent before it and after it makes whole
+    steps, so the job went on where it had stopped.
     """
 
     begin_ns: int
@@ -45,6 +45,7 @@ class Silence:
     point: float
     spread: float
     before: int
+    since_end: float = float("nan")
     again: bool = False
     taken_up: bool = False
 
@@ -62,11 +63,12 @@ class Silence:
     def in_mid_step(self, rules: FaultRules = RULES) -> bool:
         """Does the job go on at this point in other steps?
 
-        It does where the clock sees no end of a step. Where it sees one, it may be wrong: then bytes decide, if they
-        tell where in a step the job stands, and a rest that is much shorter than the usual ones is none.
+        It does where the clock sees no end of a step, by bytes, or, where these vary from step to step, by time. Where
+        it sees one, it may be wrong: then bytes decide, if they tell where in a step the job stands, and a rest that is
+        much shorter than the usual ones is none.
         """
         rule = rules.endings
-        if self.point >= 2.0:
+        if self.point >= 2.0 or (self.spread > rule.exact and self.since_end <= rule.at_step_end):
             return False
         if rule.near_step_end < self.point < 1.0 - rule.near_step_end:
             return True
@@ -129,6 +131,9 @@ def _silence(
         point=(here - float(passed[before - 1])) / usual if before else float("nan"),
         spread=spread,
         before=before,
+        since_end=(begin - int(steps.end_ns[before - 1])) / float(median(steps.duration_ns))
+        if before
+        else float("nan"),
         again=bool((np.abs(others - length) <= rules.endings.as_long * length).any()),
         taken_up=before > 0 and spread <= rules.endings.exact and _taken_up(passed, before, usual, rules),
     )

@@ -1,5 +1,7 @@
 """Silences of a whole job: where in a step they lie, and whether the job rests there in every step."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,16 @@ def test_bytes_decide_where_the_clock_cuts_steps_at_the_wrong_point():
     (inside,) = silent(1, 5.0, phase_ms=19)
     assert inside.point == pytest.approx(1.0, abs=0.02)
     assert inside.in_mid_step()
+
+
+def test_time_tells_where_bytes_vary():
+    """The clock cuts the last burst: by bytes the job has begun its next step, by time it has hardly."""
+    (between,) = silent(0, 5.0, phase_ms=-34)
+    cut = replace(between, point=0.2)
+    assert 0.0 < cut.since_end < 0.03
+    assert cut.in_mid_step()
+    assert not replace(cut, spread=0.05).in_mid_step()
+    assert replace(cut, spread=0.05, since_end=0.1).in_mid_step()
 
 
 def test_bytes_tell_whether_a_job_takes_its_step_up_after_a_silence():
