@@ -156,9 +156,10 @@ def _members_at_the_point(
         if out is None:
             continue
         last[member] = out.when_ns[-1]
-        stands[member], each[member] = position(out, ends)
+        each[member], spread[member] = per_step = bytes_per_step(out, ends)
+        stands[member] = position(out, ends, each[member])
         before[member] = stands[member] - (out.total - out.at(flowing)) / max(each[member], 1.0)
-        begin, went_on, spread[member] = same_point(out, ends, back, rules, half_message[member])
+        begin, went_on = same_point(out, per_step, back, rules, half_message[member])
         pause[member] = went_on - begin
         if spread[member] <= rules.endings.exact:
             got_ns = int(into.when_ns[-1]) if into is not None else 0

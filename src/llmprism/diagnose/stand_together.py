@@ -16,20 +16,18 @@ import numpy as np
 from llmprism.arrays import Float64, Int64, median
 from llmprism.diagnose.byte_curves import ByteCurve
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.diagnose.usual_rest import bytes_per_step
 
 __all__ = ["Standing", "position", "stand_together"]
 
 
-def position(curve: ByteCurve, ends: Float64) -> tuple[float, float]:
-    """How many steps of its own bytes a member has sent since the last of these ends, by all of them together; and its
-    bytes per step. NaN where it sends nothing."""
-    usual, _ = bytes_per_step(curve, ends)
-    if usual <= 0.0:
-        return float("nan"), float("nan")
-    since = (curve.total - curve.at(ends)) / usual - np.arange(ends.size)[::-1]
+def position(curve: ByteCurve, ends: Float64, step_bytes: float) -> float:
+    """How many steps of its own bytes a member has sent since the last of these ends, by all of them together; NaN
+    where it sends nothing."""
+    if step_bytes <= 0.0:
+        return float("nan")
+    since = (curve.total - curve.at(ends)) / step_bytes - np.arange(ends.size)[::-1]
     since -= np.round(since - since[-1])  # a step that the clock lost or saw twice
-    return float(median(since)), usual
+    return float(median(since))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +48,15 @@ def stand_together(standing: Standing, rules: FaultRules = RULES, *, lossy: bool
     rule, known = rules.endings, np.flatnonzero(np.isfinite(standing.stands))
     if not known.size or not standing.before.shape[1]:
         return False
-    now = float(_apart(standing, standing.stands[:, None], known, rules, lossy=lossy)[0])
-    usual = float(median(_apart(standing, standing.before, known, rules, lossy=lossy)))
+    now, *before = _apart(standing, known, rules, lossy=lossy).tolist()
+    usual = float(median(before))
     return usual > rule.lockstep_messages and now <= rule.closer * usual
 
 
-def _apart(standing: Standing, where: Float64, known: Int64, rules: FaultRules, *, lossy: bool) -> Float64:
-    """By how many of their messages members of one role are apart, at each moment; the most of all roles."""
-    size = standing.step_bytes
+def _apart(standing: Standing, known: Int64, rules: FaultRules, *, lossy: bool) -> Float64:
+    """By how many of their messages members of one role are apart, now and at each moment before; the most of all
+    roles."""
+    size, where = standing.step_bytes, np.column_stack([standing.stands, standing.before])
     order = known[np.argsort(size[known])]
     another = np.flatnonzero(np.diff(size[order]) > rules.endings.exact * size[order][1:]) + 1
     most = np.zeros(where.shape[1])

@@ -71,8 +71,9 @@ def whole_job(job: Job, steps: Steps, until_ns: int, period_ns: float, rules: Fa
         return None
     back = np.arange(rules.endings.steps_back + 1, dtype=np.float64)
     curve = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
-    begin, end, _ = same_point(curve, ends, back, rules)
-    beyond = (curve.total - float(curve.at(ends[-1:])[0])) / max(bytes_per_step(curve, ends)[0], 1.0)
+    per_step = bytes_per_step(curve, ends)
+    begin, end = same_point(curve, per_step, back, rules)
+    beyond = (curve.total - float(curve.at(ends[-1:])[0])) / max(per_step[0], 1.0)
     return WholeJob(rows, since, ends, begin[1:], end[1:], float(end[0] - begin[0]), beyond)
 
 
@@ -88,17 +89,15 @@ def rests_as_usual(job: Job, whole: WholeJob, silence_ns: int, period_ns: float,
 
 
 def same_point(
-    curve: ByteCurve, ends: Float64, back: Float64, rules: FaultRules, half_message: float = np.inf
-) -> tuple[Float64, Float64, float]:
-    """Begin and end of the pauses at the same point of so many steps before, and the spread of the bytes per step. A
-    point is no further off than `half_message` bytes, beyond what steps vary by: the pause before another message is
-    another one, however many messages a step has."""
-    rule = rules.endings
-    usual, spread = bytes_per_step(curve, ends)
+    curve: ByteCurve, per_step: tuple[float, float], back: Float64, rules: FaultRules, half_message: float = np.inf
+) -> tuple[Float64, Float64]:
+    """Begin and end of the pauses at the same point of so many steps before, given the `bytes_per_step`. A point is no
+    further off than `half_message` bytes, beyond what steps vary by: the pause before another message is another one,
+    however many messages a step has."""
+    rule, (usual, spread) = rules.endings, per_step
     unsure = rule.state_spreads * min(spread, rule.exact) * np.sqrt(back)
     short, beyond = (min(share * usual, half_message) for share in (rule.short_of, rule.beyond))
-    begin, end = curve.pauses_at(curve.total - back * usual, short + unsure * usual, beyond + unsure * usual)
-    return begin, end, spread
+    return curve.pauses_at(curve.total - back * usual, short + unsure * usual, beyond + unsure * usual)
 
 
 def bytes_per_step(curve: ByteCurve, ends: Float64) -> tuple[float, float]:

@@ -118,14 +118,8 @@ def _some_send_once(pauses: Pauses, ticks: Int64, place: Int64, rules: LayoutRul
     rule, parts = rules.clock, int(place.max()) + 1
     if parts <= rule.few_parts:
         return False  # what is sent over two ticks of a few is no longer rare
-    tick = np.searchsorted(ticks, pauses.start_ns, side="right") - 1
-    pair = np.repeat(np.arange(pauses.offsets.size - 1), np.diff(pauses.offsets))
-    inside = (tick >= 0) & (tick < place.size)
-    inside[inside] = place[tick[inside]] >= 0
-    sends = np.unique(pair[inside] * place.size + tick[inside])  # each pair's ticks, once
-    at = np.bincount(
-        (sends // place.size) * parts + place[sends % place.size], minlength=(pauses.offsets.size - 1) * parts
-    ).reshape(-1, parts)
+    sends = np.diff(sent_by_ticks(pauses, ticks), axis=1) > 0
+    at = np.column_stack([sends[:, place == part].sum(axis=1) for part in range(parts)])
     together = at + np.roll(at, -1, axis=1)
     steps = int((place == 0).sum())
     regular = at.max(axis=1) >= rule.whole_share * steps

@@ -17,6 +17,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from llmprism.arrays import Float64, Int64, evenly_spread, median
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
@@ -27,7 +28,7 @@ Pair = tuple[int, int]
 _Place = tuple[int, int]
 """A stage, and 1 for what it sends to the next one, -1 for what it sends back."""
 
-__all__ = ["sends_apart"]
+__all__ = ["relative", "sends_apart"]
 
 
 def sends_apart(
@@ -43,7 +44,7 @@ def sends_apart(
         for place in sent.places(*pair):
             if place not in usual:
                 usual[place] = _usual(job, sent, place, rules)
-            signs.append(_log_ratio(sent.apart(*pair, place[1]), usual[place], rules))
+            signs.append(float(relative(sent.apart(*pair, place[1]), usual[place], rules)))
         known = [sign for sign in signs if np.isfinite(sign)]
         result[number] = min(known, default=np.nan)
     return result
@@ -114,8 +115,7 @@ def _usual(job: Job, sent: _StageSends, place: _Place, rules: LayoutRules) -> fl
     return float(median(known)) if known else float("nan")
 
 
-def _log_ratio(apart: float, usual: float, rules: LayoutRules) -> float:
-    if not (np.isfinite(apart) and np.isfinite(usual)):
-        return float("nan")
+def relative(apart: ArrayLike, usual: float, rules: LayoutRules = RULES) -> Float64:
+    """Logarithm of how far apart two are, against what is usual; NaN where either is not known."""
     finest = rules.peers.finest_ns
-    return float(np.log(max(apart, finest) / max(usual, finest)))
+    return np.asarray(np.log(np.maximum(apart, finest) / np.maximum(usual, finest)))

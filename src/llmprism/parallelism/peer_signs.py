@@ -24,7 +24,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
-from llmprism.parallelism.peer_sends import sends_apart
+from llmprism.parallelism.peer_sends import relative, sends_apart
 from llmprism.parallelism.rules import RULES, LayoutRules
 
 Cell = tuple[int, ...]
@@ -68,7 +68,7 @@ def peer_signs(
     sends = sends_apart(job, listed, pipelines, rules)
     compared = bool(np.isfinite(sends).any())
     if not compared:
-        sends = sum((_relative(_variation(times, sent.row, pairs, rules), _of_its_own(times, rules), rules)
+        sends = sum((relative(_variation(times, sent.row, pairs, rules), _of_its_own(times, rules), rules)
                      for times in (sent.mean, sent.edge)), np.zeros(len(listed)))  # fmt: skip
     return PeerSigns(
         dict(zip(listed, ends.tolist(), strict=True)), dict(zip(listed, sends.tolist(), strict=True)),
@@ -197,11 +197,6 @@ def _rounding_error(one: Float64, other: Float64, rounding_ns: float) -> float:
         return 0.0
     share = [rounding_ns / np.maximum(variation[known], rounding_ns) for variation in (one, other)]
     return float(np.median(np.hypot(*share)))
-
-
-def _relative(apart: Float64, usual: float, rules: LayoutRules) -> Float64:
-    result: Float64 = np.log(np.maximum(apart, rules.peers.finest_ns) / max(usual, rules.peers.finest_ns))
-    return result if np.isfinite(usual) else np.full(apart.size, np.nan)
 
 
 def _quantile(values: Float64, quantile: float) -> float:

@@ -34,11 +34,12 @@ def coherence_bits(transfers: TransferTable, pairs: Int32, rules: RecognitionRul
     """
     if pairs.size < 2:
         return 0.0
-    volume, noise = _volumes(transfers, pairs)
+    size = _message_bytes(transfers, pairs)
+    volume, noise = _volumes(transfers, pairs, size)
     order = np.argsort(volume, kind="stable")
     together = rhythm_bits(transfers, pairs[order[::2]], pairs[order[1::2]], 0.0, rules)
     alike = _likeness_bits(volume[order], noise[order], rules)
-    return together + alike - _variety_bits(_message_bytes(transfers, pairs), rules)
+    return together + alike - _variety_bits(size, rules)
 
 
 def _message_bytes(transfers: TransferTable, pairs: Int32) -> Float64:
@@ -61,11 +62,9 @@ def _variety_bits(size: Float64, rules: RecognitionRules) -> float:
     return float(np.clip(bits, 0.0, rules.variety_bits))
 
 
-def _volumes(transfers: TransferTable, pairs: Int32) -> tuple[Float64, Float64]:
-    """Bytes of each pair in messages, and the sum of their squares."""
-    first, last = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
-    size = _message_bytes(transfers, pairs)
-    pair = np.repeat(np.arange(pairs.size), last - first)
+def _volumes(transfers: TransferTable, pairs: Int32, size: Float64) -> tuple[Float64, Float64]:
+    """Bytes of each pair in messages (`size` of each row), and the sum of their squares."""
+    pair = np.repeat(np.arange(pairs.size), transfers.pair_offsets[pairs + 1] - transfers.pair_offsets[pairs])
     total, squares = (np.bincount(pair, values, pairs.size).astype(np.float64) for values in (size, size**2))
     return total, squares
 

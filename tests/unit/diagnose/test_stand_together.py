@@ -5,6 +5,7 @@ import pytest
 
 from llmprism.diagnose.byte_curves import ByteCurve
 from llmprism.diagnose.stand_together import Standing, position, stand_together
+from llmprism.diagnose.usual_rest import bytes_per_step
 from unit.builders import MS
 
 PERIOD = 100 * MS
@@ -22,17 +23,18 @@ def curve(messages_after):
 
 @pytest.mark.parametrize(("after", "stands"), [(0, 0.0), (4, 0.4), (10, 1.0)])
 def test_a_member_stands_where_its_bytes_say(after, stands):
-    where, step_bytes = position(curve(after), ENDS)
-    assert where == pytest.approx(stands, abs=0.01)
+    step_bytes, _ = bytes_per_step(curve(after), ENDS)
+    assert position(curve(after), ENDS, step_bytes) == pytest.approx(stands, abs=0.01)
     assert step_bytes == pytest.approx(10_000)
 
 
 def test_a_clock_that_lost_a_step_says_the_same():
-    assert position(curve(4), np.delete(ENDS, 2))[0] == pytest.approx(0.4, abs=0.01)
+    assert position(curve(4), np.delete(ENDS, 2), 10_000.0) == pytest.approx(0.4, abs=0.01)
 
 
 def test_who_sends_nothing_in_a_step_stands_nowhere():
-    assert np.isnan(position(curve(0), np.array([1.0, 2.0, 3.0]))[0])
+    early = np.array([1.0, 2.0, 3.0])
+    assert np.isnan(position(curve(0), early, bytes_per_step(curve(0), early)[0]))
 
 
 def together(stands, usually, step_bytes=None, lossy=False):

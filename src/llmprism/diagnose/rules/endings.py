@@ -245,7 +245,8 @@ class EndingRules:
     """Silence inside the window, in steps, after which a job has been away."""
 
     gone: float = 0.5
-    """Share of the time that a job was away after which control messages may be those of its start."""
+    """Share of a silence after which control messages may be those of a job that starts again; who leaves for good is
+    no longer heard by then."""
 
     away_ns: int = 3_000_000_000
     """And at least three seconds: pauses for evaluation and checkpoints are as long."""
