@@ -82,6 +82,8 @@ def _clocks_of(
     others: list[ClockCandidate] = []
     for witness in _witnesses(transfers, traffic, pairs, rules):
         silences = _series(transfers, witness)
+        if not silences.count:
+            continue  # nothing but heartbeats
         most = int(silences.bytes_before[-1]) // (least_messages * ONE_MESSAGE_BYTES) if least_messages else None
         chains = find_rhythms(silences, most, pauses=_one_way(transfers, traffic, witness, rules))
         shown = [_candidate(silences, chain) for chain in chains]

@@ -56,6 +56,12 @@ def test_traffic_without_steps_has_no_clock():
     assert clock is None or clock.steps <= 3
 
 
+@pytest.mark.parametrize("size", [500, 4 << 20])
+def test_a_single_message_each_way_or_none_but_heartbeats_has_no_clock(size):
+    """There is no silence between messages, so neither bytes nor messages show where a step ends."""
+    assert clock_of([Flow(src, dst, 0, 5 * MS, size) for src, dst in ("ab", "ba")]) is None
+
+
 def test_a_checkpoint_every_few_steps_is_a_candidate_behind_the_step():
     """A ring that rests for 60 ms after every step of 100 ms and for 300 ms after every tenth."""
     now, flows = 0, []
