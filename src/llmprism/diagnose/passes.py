@@ -19,6 +19,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import TransferTable, ranges
+from llmprism.model.layout import PairKind
 
 Place = tuple[WhereType, str | tuple[str, ...]]
 
@@ -96,12 +97,37 @@ def _nics(transfers: TransferTable, pairs: Int64, number: dict[Place, int]) -> t
 
 
 def _groups(evidence: JobEvidence, pairs: Int64, number: dict[Place, int]) -> tuple[Int64, Int64]:
-    """Pairs and the numbers of the groups whose collectives they carry."""
+    """Pairs and the numbers of the groups whose collectives they carry, and of all lanes of such groups together."""
     addresses, groups = evidence.job.transfers.addresses, evidence.layout.groups
     pairs = pairs[evidence.group_of_pair[pairs] >= 0]
     used, group = np.unique(evidence.group_of_pair[pairs], return_inverse=True)
     members = (tuple(addresses[member] for member in groups[index].members) for index in used.tolist())
-    return pairs, _numbers(((WhereType.GROUP, names) for names in members), number)[group]
+    single = _numbers(((WhereType.GROUP, names) for names in members), number)[group]
+    whole = np.full(len(groups), -1, dtype=np.int64)
+    for lanes in _lanes(evidence):
+        names = tuple(addresses[member] for index in lanes for member in groups[index].members)
+        whole[list(lanes)] = _numbers([(WhereType.GROUP, names)], number)[0]
+    together = whole[evidence.group_of_pair[pairs]]
+    return np.concatenate([pairs, pairs[together >= 0]]), np.concatenate([single, together[together >= 0]])
+
+
+def _lanes(evidence: JobEvidence) -> list[tuple[int, ...]]:
+    """Gradient groups, by number, that are the lanes of one group of tensor-parallel ranks: as many as these are wide,
+    over the same servers, next to each other there. They synchronise at one time, and what slows one slows all."""
+    job, width = evidence.job, evidence.layout.layout.tp or 1
+    if width < 2 or not job.places or not all(job.places):
+        return []
+    server = dict(zip(job.members, job.places, strict=True))
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for index, group in enumerate(evidence.layout.groups):
+        if group.kind == PairKind.DP:
+            alike.setdefault(tuple(sorted(server[member] for member in group.members)), []).append(index)
+    found: list[tuple[int, ...]] = []
+    for same in alike.values():
+        same.sort(key=lambda index: min(evidence.layout.groups[index].members))
+        if len(same) % width == 0:
+            found += [tuple(same[k : k + width]) for k in range(0, len(same), width)]
+    return found
 
 
 def _on_the_way(
