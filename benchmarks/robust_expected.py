@@ -13,7 +13,8 @@ that would look most alike, and both sets of records are compared:
   members does not join, so all of its members stop together, and nothing tells which one it was. Where all stop in
   the same moment, or several just like the victim, the job is the place.
 - A crash that leaves the very records of a hang of the same rank is a hang, for all that anybody can see, and the slow
-  stage of a job with a single pipeline is the slow GPU of that stage.
+  stage of a job with a single pipeline is the slow GPU of that stage. A slow group whose members share a leaf that
+  nobody else uses leaves the very records of that slow leaf, and the leaf those of the group.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from llmprism.arrays import Int64
+from llmprism.ingest.topology import read_topology
 from llmprism.model import FindingKind, Where, WhereType
 from llmprism.score import Truth, read_truth
 from llmprism.score.document import IssueFact, ScoredJob
@@ -111,6 +113,7 @@ def answers_of(scenario: Scenario, folder: Path) -> list[Truth]:
             if _records(twin).equals(_records(folder)):
                 labels += [replace(one, kind=other) for one in labels]
     labels += _by_its_other_name(scenario, truth)
+    labels += _as_another_place(scenario, folder, truth)
     return [replace(truth, faults=(one, *truth.faults[1:])) for one in labels]
 
 
@@ -128,6 +131,28 @@ def _by_its_other_name(scenario: Scenario, truth: Truth) -> list[IssueFact]:
         names = label.equivalents or (str(label.where.id),)
         return [replace(label, kind=FindingKind.IMBALANCE, where=Where(WhereType.STAGE, names), equivalents=())]
     return []
+
+
+def _as_another_place(scenario: Scenario, folder: Path, truth: Truth) -> list[IssueFact]:
+    """A leaf that leaves the very records of a slow group, and the only group of the job for a slow leaf."""
+    fault, label = scenario.faults[0], truth.faults[0]
+    topology = read_topology(folder / "topology.json")
+    leaves = [switch.name for switch in topology.switches if switch.tier == "leaf"]
+    leaf_of = {nic.address: nic.switch for server in topology.servers for nic in server.nics}
+    rivals = []
+    if fault.kind == "slow_group":
+        shared = {leaf_of.get(member) for member in label.where.id}
+        rivals = [replace(fault, kind="slow_leaf", leaf=leaves.index(leaf)) for leaf in shared if leaf in leaves]
+        rivals = rivals if len(shared) == 1 else []
+    elif fault.kind == "slow_leaf":
+        inside = [spec for spec in scenario.jobs if spec.pp == 1 and spec.dp > 1 and spec.ep == 1]
+        rivals = [replace(fault, kind="slow_group", job=spec.name, group=0) for spec in inside]
+    found = []
+    for rival in rivals:
+        with _played(replace(scenario, faults=(rival,))) as other:
+            if _records(other).equals(_records(folder)):
+                found.append(read_truth(other / "truth.json.gz").faults[0])
+    return found
 
 
 @dataclass(frozen=True)

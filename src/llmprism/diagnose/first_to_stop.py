@@ -97,12 +97,16 @@ def due_with(state: LastState, first: int, period: float, rules: FaultRules) -> 
 def tied_elsewhere(state: LastState, first: int, places: Sequence[str], period: float, rules: FaultRules) -> bool:
     """Was a member of another server (`places` names that of each) due at the same time as this one, by less than what
     pauses vary by, and is the due time all that tells? All members of a collective that one of them does not join owe
-    a message of the same moment, and to name one is to guess. Those of one server are one place to look at, and most
+    a message of the same moment, and to name one is to guess, unless one is heard again and the other is not, or the
+    transport talks and one was heard or written to for longer: what all of them do alike tells nothing. One in the
+    middle of a message was held up by one that had not begun. Those of one server are one place to look at, and most
     often one tensor-parallel group."""
-    if state.talks or heard_again(state, rules).any():
-        return False
+    heard, involved = heard_again(state, rules), np.minimum(_involved_ns(state), state.last_ns)
+    alike = (heard == heard[first]) & (state.pause_ns >= rules.endings.in_flow * period)
+    if state.talks or heard.any():
+        alike &= involved <= involved[first]
     varies = np.hypot(np.nan_to_num(state.spread_ns), np.nan_to_num(state.spread_ns[first]))
-    tied = due_with(state, first, period, rules) & (state.due_ns - state.due_ns[first] <= varies)
+    tied = due_with(state, first, period, rules) & alike & (state.due_ns - state.due_ns[first] <= varies)
     servers = np.array(places) if places else np.full(tied.size, "")
     return bool((tied & ((servers != servers[first]) | (servers == ""))).any())
 

@@ -7,7 +7,7 @@ number.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
@@ -19,6 +19,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import TransferTable, ranges
+from llmprism.model.layout import PairKind
 
 Place = tuple[WhereType, str | tuple[str, ...]]
 
@@ -44,11 +45,15 @@ def both_ways(place: Place) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """The pairs through place number `i` are `pairs[offsets[i]:offsets[i + 1]]`, ascending; every place has some."""
+    """The pairs through place number `i` are `pairs[offsets[i]:offsets[i + 1]]`, ascending; every place has some.
+
+    `lanes` are, for groups of tensor-parallel ranks, the groups of single ranks that they consist of.
+    """
 
     number: dict[Place, int]
     pairs: Int64
     offsets: Int64
+    lanes: dict[Place, tuple[Place, ...]] = field(default_factory=dict)
 
     @classmethod
     def none(cls) -> Passes:
@@ -65,10 +70,11 @@ class Passes:
 def passes_of(evidence: JobEvidence, pairs: Int64, rules: FaultRules = RULES) -> Passes:
     """The places that these pairs (ascending) of a job pass."""
     number: dict[Place, int] = {}
+    lanes = _lanes(evidence)
     parts = (
         _nics(evidence.job.transfers, pairs, number),
         _on_the_way(evidence.job.transfers, pairs, number, rules),
-        _groups(evidence, pairs, number),
+        _groups(evidence, pairs, number, lanes),
     )
     pair, place = (np.concatenate(column) for column in zip(*parts, strict=True))
     offsets = np.zeros(len(number) + 1, dtype=np.int64)
@@ -76,7 +82,8 @@ def passes_of(evidence: JobEvidence, pairs: Int64, rules: FaultRules = RULES) ->
     used = np.flatnonzero(np.diff(offsets))  # a NIC may only send
     names = list(number)
     kept = {names[old]: new for new, old in enumerate(used.tolist())}
-    return Passes(kept, pair[np.lexsort((pair, place))], np.append(offsets[used], offsets[-1]))
+    wide = {_together(evidence, one): tuple(_group(evidence, index) for index in one) for one in lanes}
+    return Passes(kept, pair[np.lexsort((pair, place))], np.append(offsets[used], offsets[-1]), wide)
 
 
 def _numbers(places: Iterable[Place], number: dict[Place, int]) -> Int64:
@@ -95,13 +102,46 @@ def _nics(transfers: TransferTable, pairs: Int64, number: dict[Place, int]) -> t
     return np.tile(pairs, 4), np.concatenate([nics[source], nics[target], out[source], into[target]])
 
 
-def _groups(evidence: JobEvidence, pairs: Int64, number: dict[Place, int]) -> tuple[Int64, Int64]:
-    """Pairs and the numbers of the groups whose collectives they carry."""
-    addresses, groups = evidence.job.transfers.addresses, evidence.layout.groups
+def _groups(
+    evidence: JobEvidence, pairs: Int64, number: dict[Place, int], lanes: Sequence[tuple[int, ...]]
+) -> tuple[Int64, Int64]:
+    """Pairs and the numbers of the groups whose collectives they carry, and of all lanes of such groups together."""
     pairs = pairs[evidence.group_of_pair[pairs] >= 0]
     used, group = np.unique(evidence.group_of_pair[pairs], return_inverse=True)
-    members = (tuple(addresses[member] for member in groups[index].members) for index in used.tolist())
-    return pairs, _numbers(((WhereType.GROUP, names) for names in members), number)[group]
+    single = _numbers((_group(evidence, index) for index in used.tolist()), number)[group]
+    whole = np.full(len(evidence.layout.groups), -1, dtype=np.int64)
+    for one in lanes:
+        whole[list(one)] = _numbers([_together(evidence, one)], number)[0]
+    together = whole[evidence.group_of_pair[pairs]]
+    return np.concatenate([pairs, pairs[together >= 0]]), np.concatenate([single, together[together >= 0]])
+
+
+def _group(evidence: JobEvidence, index: int) -> Place:
+    return _together(evidence, (index,))
+
+
+def _together(evidence: JobEvidence, lanes: Sequence[int]) -> Place:
+    addresses, groups = evidence.job.transfers.addresses, evidence.layout.groups
+    return WhereType.GROUP, tuple(addresses[member] for index in lanes for member in groups[index].members)
+
+
+def _lanes(evidence: JobEvidence) -> list[tuple[int, ...]]:
+    """Gradient groups, by number, that are the lanes of one group of tensor-parallel ranks: as many as these are wide,
+    over the same servers, next to each other there. They synchronise at one time, and what slows one slows all."""
+    job, width = evidence.job, evidence.layout.layout.tp or 1
+    if width < 2 or not job.places or not all(job.places):
+        return []
+    server = dict(zip(job.members, job.places, strict=True))
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for index, group in enumerate(evidence.layout.groups):
+        if group.kind == PairKind.DP:
+            alike.setdefault(tuple(sorted(server[member] for member in group.members)), []).append(index)
+    found: list[tuple[int, ...]] = []
+    for same in alike.values():
+        same.sort(key=lambda index: min(evidence.layout.groups[index].members))
+        if len(same) % width == 0:
+            found += [tuple(same[k : k + width]) for k in range(0, len(same), width)]
+    return found
 
 
 def _on_the_way(

@@ -163,7 +163,27 @@ def _says(cell: SlowCells, chance: float, rules: FaultRules) -> _Says:
             steps.setdefault(place, np.zeros(whole.size, dtype=np.bool_))[first:after] = True
         if place in steps:
             cells[place] = int(bad[place][steps[place][busy]].sum())
+    for place in _rather_cards(cell, score):
+        score[place], cells[place] = 0.0, 0
+        steps.pop(place, None)
     return _Says(score, cells, steps)
+
+
+def _rather_cards(cell: SlowCells, score: Float64) -> list[int]:
+    """Groups of tensor-parallel ranks, by number, that explain no more than one card of each of their lanes: then the
+    ranks of one server are slow, and not the group."""
+    number, found = cell.passes.number, []
+    for together, lanes in cell.passes.lanes.items():
+        if together not in number:
+            continue
+        cards = [
+            max((float(score[number[WhereType.NIC, name]]) for name in names if (WhereType.NIC, name) in number),
+                default=0.0)
+            for _, names in lanes
+        ]  # fmt: skip
+        if sum(cards) >= score[number[together]]:
+            found.append(number[together])
+    return found
 
 
 def _against(cell: SlowCells, known: Float64, sick: Float64, chance: float, rules: FaultRules) -> Float64:
@@ -233,7 +253,7 @@ def _without(cell: SlowCells, place: Place, steps: Bool, rules: FaultRules) -> S
     gone = through[:, None] & steps[None, :]
     sick = gone & cell.sick
     for where, name in cell.passes.number:
-        if where is not WhereType.GROUP:
+        if where is not WhereType.GROUP or (where, name) in cell.passes.lanes:
             continue
         ring = cell.passes.through((where, name))
         pace = np.where(sick[ring], cell.rate[ring], np.inf).min(axis=0)

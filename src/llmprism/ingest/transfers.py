@@ -6,7 +6,9 @@ overlap in time, or follow each other within the pair's own gap, are one transfe
 short pauses inside messages and the long ones between them (Otsu's threshold on the logarithm of the pauses),
 bounded so that it can neither fuse gradient buckets nor keep the pieces of one message apart.
 
-The path of a transfer is that of the record that ended it: where connections take several paths, the slowest one.
+The path of a transfer is that of the record that ended it: where connections take several paths, the slowest one. Of
+records that end it in the same moment (stamps are coarse, or the connections share out every piece) neither is slower:
+now one is taken, now another, so that a pair shows all of its paths and not always the same one.
 
 Invariant: no byte is lost; per pair the transfers do not overlap and are separated by more than `pair_gap_ns`.
 """
@@ -29,6 +31,9 @@ __all__ = ["assemble_transfers"]
 
 _BINS: Final = 80
 """Histogram bins for the pauses: five per octave from 16 µs on, enough to place the valley within 15 %."""
+
+_CHANCE_NS: Final = 8192
+"""Units of the time at which a transfer starts whose number is chance."""
 
 
 @kernel
@@ -159,12 +164,15 @@ def _merge_by_arrays(
     opens[follows] = pause > gaps[pair]
     first, extends, active = np.flatnonzero(opens), opens.copy(), end - start
     extends[follows] |= active[follows] + pause > 0
+    tied, begin = np.zeros_like(opens), first[np.cumsum(opens) - 1]
+    tied[follows] = active[follows] + pause == 0
+    tied &= start[begin] // _CHANCE_NS % (np.arange(start.size) - begin + 1) == 0
     active[follows] += np.minimum(pause, 0)
     active[~extends] = 0
     to_start[:], to_end[:] = start[first], np.maximum.reduceat(end, first)
     to_size[:], to_active[:] = np.add.reduceat(size, first), np.add.reduceat(active, first)
     to_records[:] = np.diff(first, append=start.size)
-    shown = np.where(opens | (extends & (path >= 0)), np.arange(start.size), 0)
+    shown = np.where(opens | ((extends | tied) & (path >= 0)), np.arange(start.size), 0)
     to_path[:] = path[np.maximum.reduceat(shown, first)]
 
 
@@ -175,11 +183,12 @@ def _merge(
 ) -> None:  # fmt: skip
     """Fills the columns of transfers, those of a pair from its row of `rows` on."""
     for p in range(offsets.size - 1):
-        row = rows[p] - 1
+        row, begin = rows[p] - 1, offsets[p]
         horizon = np.int64(0)
         for i in range(offsets[p], offsets[p + 1]):
             if i == offsets[p] or start[i] - horizon > gaps[p]:
                 row += 1
+                begin = i
                 to_start[row], to_end[row], to_path[row] = start[i], end[i], path[i]
                 to_size[row], to_records[row] = 0, 0
                 to_active[row] = end[i] - start[i]
@@ -190,6 +199,8 @@ def _merge(
                 to_end[row] = horizon
                 if path[i] >= 0:
                     to_path[row] = path[i]
+            elif end[i] == horizon and path[i] >= 0 and to_start[row] // _CHANCE_NS % (i - begin + 1) == 0:
+                to_path[row] = path[i]
             to_size[row] += size[i]
             to_records[row] += 1
 

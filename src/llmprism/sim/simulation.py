@@ -108,6 +108,8 @@ class Simulation:
         src, dst = np.array(pairs.src, dtype=np.int32), np.array(pairs.dst, dtype=np.int32)
         leaf_src, leaf_dst = cluster.leaf_of[src], cluster.leaf_of[dst]
         spine = self.rng.integers(0, len(cluster.spines), (src.size, 2)).astype(np.int32)
+        count = np.array(pairs.connections, dtype=np.int32)
+        spine[count < 2, 1] = spine[count < 2, 0]  # a single connection takes one way
         job = np.array(pairs.job, dtype=np.int32)
         shared = np.full(src.size, -1, dtype=np.int32)
         for number, link in enumerate(self.plan.shared):
@@ -131,7 +133,6 @@ class Simulation:
             ns_per_byte=8.0 / spec.nic_gbps,
             storage_ns_per_byte=8.0 / spec.storage_gbps,
         )
-        count = np.array(pairs.connections, dtype=np.int32)
         first = np.concatenate(([0], np.cumsum(count)[:-1])).astype(np.int32) if count.size else count
         lane = np.arange(int(count.sum())) - np.repeat(first, count)
         ports = self.rng.integers(32_768, 60_999, (int(count.sum()), 2))

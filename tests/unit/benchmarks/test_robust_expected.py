@@ -128,3 +128,11 @@ def test_who_stops_in_one_collective_with_others_cannot_be_named(tmp_path: Path)
     assert len(stops.alike) == 1
     alone = played(tmp_path / "alone", BOTH, fault)
     assert names(*alone) == [(FindingKind.HANG, WhereType.GPU)]
+
+
+def test_a_slow_group_alone_on_its_leaf_is_that_leaf_and_no_more_than_that(tmp_path: Path) -> None:
+    slow = "at_s = 4\nfor_s = 5\nfactor = 4\nkind = "
+    group, leaf = (FindingKind.SLOW_GROUP, WhereType.GROUP), (FindingKind.SLOW_SWITCH, WhereType.SWITCH)
+    assert names(*played(tmp_path / "group", ALONE, slow + '"slow_group"')) == [group, leaf]
+    assert names(*played(tmp_path / "leaf", ALONE, slow + '"slow_leaf"')) == [leaf, group]
+    assert names(*played(tmp_path / "piped", BOTH, slow + '"slow_group"')) == [group]

@@ -244,7 +244,14 @@ def test_of_members_of_several_servers_that_were_due_in_the_same_moment_nobody_i
     later = hang(pause=[0, 58, 58 + due_later_ms, 0], heard=[0, -64, -64, 0], addressed=[0, -64, -64, 0])
     assert not later.talks
     assert tied_elsewhere(later, 1, places, PERIOD, RULES) is tied
-    assert not tied_elsewhere(replace(later, talks=True), 1, places, PERIOD, RULES), "what each one says decides"
+    assert tied_elsewhere(replace(later, talks=True), 1, places, PERIOD, RULES) is tied, "both say the same"
+    heard_later = replace(later, heard_ns=later.heard_ns + MS * np.array([0, 0, 40, 0]))
+    assert not tied_elsewhere(replace(heard_later, talks=True), 1, places, PERIOD, RULES), "what each one says decides"
+
+
+def test_that_all_are_heard_again_does_not_tell_who_stopped():
+    alive = hang(heard=[300, 300, 320, 310], addressed=[0, -2, -2, 0])
+    assert tied_elsewhere(alive, 1, ("a", "a", "b", "b"), PERIOD, RULES)
 
 
 def test_who_announces_its_next_message_is_alive_however_early_it_was_due():

@@ -70,3 +70,16 @@ def with_transfers(job, transfers):
 def test_nobody_passes_an_unknown_place():
     passes = passes_of(evidence_of(ring_pairs("abc")), np.array([0, 2]))
     assert passes.through((WhereType.SWITCH, "elsewhere")).tolist() == []
+
+
+def test_lanes_of_one_tensor_parallel_group_are_a_place_together():
+    lanes = ("aceg", "bdfh")
+    evidence = evidence_of([pair for ring in lanes for pair in ring_pairs(ring)], groups=lanes)
+    wide = replace(evidence.layout, layout=replace(evidence.layout.layout, tp=2))
+    servers = tuple(f"server{k // 2}" for k in range(8))
+    together = replace(evidence, layout=wide, job=replace(evidence.job, places=servers))
+    passes = passes_of(together, np.arange(8))
+    groups = {name: len(passes.through((where, name))) for where, name in passes.number if where is WhereType.GROUP}
+    assert groups == {tuple("aceg"): 4, tuple("bdfh"): 4, tuple("acegbdfh"): 8}
+    apart = replace(together, job=replace(evidence.job, places=servers[::2] * 2))
+    assert not any(len(name) == 8 for where, name in passes_of(apart, np.arange(8)).number if where is WhereType.GROUP)

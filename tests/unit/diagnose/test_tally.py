@@ -152,3 +152,19 @@ def test_what_is_slower_than_usual_and_many_times_faster_than_a_sick_card_explai
         tally.take_away(suspect)
         other = tally.best()
         assert (other and other.place) == left
+
+
+def lanes_of_two(sick):
+    """Two lanes of four servers with two GPUs each, all behind one leaf, with these pairs slow."""
+    rings = ("aceg", "bdfh")
+    pairs = [pair for ring in rings for pair in ring_pairs(ring)]
+    evidence = evidence_of(pairs, rate={pair: during(10, 16, 1.0, 10.0) for pair in sick}, groups=rings)
+    layout = replace(evidence.layout, layout=replace(evidence.layout.layout, tp=2))
+    job = replace(evidence.job, places=tuple(f"server{k // 2}" for k in range(8)))
+    return judge_transfers(replace(evidence, layout=layout, job=job))
+
+
+def test_all_lanes_of_a_group_of_tensor_parallel_ranks_are_one_place_and_two_cards_of_a_server_are_not():
+    whole = [pair for ring in ("aceg", "bdfh") for pair in ring_pairs(ring)]
+    assert Tally([lanes_of_two(whole)]).best().place == (WhereType.GROUP, tuple("acegbdfh"))
+    assert Tally([lanes_of_two(["ac", "ga", "bd", "hb"])]).best().place[0] is WhereType.NIC

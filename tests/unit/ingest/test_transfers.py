@@ -131,6 +131,16 @@ def test_a_long_record_spans_short_ones() -> None:
     assert transfers.records.tolist() == [10]
 
 
+def test_connections_that_end_together_show_all_paths_of_a_pair() -> None:
+    ways = [("leaf0", "spine0", "leaf1"), ("leaf0", "spine1", "leaf1")]
+    starts = [k * 30 * MS + k * k * 7 * US for k in range(40)]
+    records = [Flow("a", "b", at, at + MS, 1_000, ways[lane // 2]) for at in starts for lane in range(4)]
+    transfers = transfer_table(records)
+    taken = [transfers.paths[path] for path in transfers.path.tolist()]
+    assert len(taken) == 40
+    assert min(taken.count(way) for way in ways) >= 10
+
+
 def test_one_record_and_none() -> None:
     one = transfer_table([Flow("a", "b", 5, 9, 100, ("leaf",))])
     assert (one.start_ns.tolist(), one.end_ns.tolist(), one.bytes.tolist()) == ([5], [9], [100])

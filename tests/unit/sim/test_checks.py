@@ -112,3 +112,13 @@ def test_records_hold_the_bytes_of_the_transfers(small: Any) -> None:
     np.add.at(edge, trace.pair[~inside], trace.bytes[~inside])
     assert np.all(np.abs(seen - sent) <= edge + sent // 50)
     assert seen.sum() == pytest.approx(sent.sum(), rel=0.01)
+
+
+@pytest.mark.parametrize("connections", [1, 2])
+def test_a_pair_takes_as_many_ways_as_it_has_connections(connections: int, small: Any) -> None:
+    """What does not pass a slow link is not slowed by it: one connection takes one way."""
+    scenario = small.simulation.scenario
+    jobs = tuple(replace(job, connections=connections) for job in scenario.jobs)
+    network = Simulation(replace(scenario, jobs=jobs), 3).network
+    ways = np.array([len(set(row)) for row in network.spine.tolist()])
+    assert ways.max() == connections
