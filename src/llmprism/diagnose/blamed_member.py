@@ -2,7 +2,8 @@
 
 Other detectors ask of each member whether it is late for long enough, and in enough steps, to be no work of chance
 (`bouts`). Whether slower steps are news is answered for the job as a whole (`unexplained`); after that the only
-question is who was waited for in them. All of these steps together tell that: the member whose own silences
+question is who was waited for in them. All of these steps together tell that: the member that is later in them at the
+synchronisation by what they take longer (`late_throughout`), or else the member whose own silences
 (`own_gaps`) grow by as much as the steps do, while those of no other server come near it, was. It is compared with its
 own usual steps, so the layout need not be known.
 
@@ -22,6 +23,7 @@ from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.late_member import sends_slowly
+from llmprism.diagnose.late_throughout import late_throughout
 from llmprism.diagnose.own_gaps import OwnGaps, made_up_of, own_gaps
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.trust import HELD
@@ -48,6 +50,10 @@ def find_blamed_members(
     found = []
     for steps in stretches:
         slower = steps & ~usual
+        late = late_throughout(evidence, slower, usual, rules)
+        if late:
+            found += late
+            continue
         row = _alone(evidence, grown, slower, rules)
         if row < 0 or sends_slowly(evidence, row, slower, usual):
             continue

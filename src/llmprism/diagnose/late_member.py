@@ -31,13 +31,13 @@ from llmprism.diagnose.stalls import beyond_jitter, stalls
 from llmprism.diagnose.throughout import stand_out
 from llmprism.diagnose.transport import pauses_tell
 from llmprism.diagnose.trust import HELD
-from llmprism.diagnose.waiting import beyond_others, stage_work_ns
+from llmprism.diagnose.waiting import beyond_others, beyond_peers, stage_work_ns
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_median
 from llmprism.stats.stretches import stretches_of
 
-__all__ = ["DETECTOR", "excused_steps", "find_late_members", "sends_slowly"]
+__all__ = ["DETECTOR", "SYNCHRONISE", "excused_steps", "find_late_members", "finding_on", "sends_slowly"]
 
 SYNCHRONISE: Final = "is ready to synchronise {late} after its peers"
 COMPUTE: Final = "computes {late} longer than its peers for one micro-batch"
@@ -261,18 +261,11 @@ def _traced(evidence: JobEvidence, bouts: list[Bout], rules: FaultRules) -> list
     """The same bouts, each laid at the door of the stage that the late member's pipeline waited for."""
     if not bouts or not evidence.layout.pipelines:
         return bouts
-    work = stage_work_ns(evidence)
-    excess = beyond_others(evidence, work)
-    row_of = {member: row for row, member in enumerate(evidence.job.members)}
     traced = []
     for bout in bouts:
-        member = evidence.job.members[bout.row]
-        rows = [row_of[m] for pipeline in evidence.layout.pipelines if member in pipeline for m in pipeline]
-        share = known_median((excess / np.maximum(work - excess, 1.0))[rows][:, bout.affected], axis=1)
-        if not rows or not np.isfinite(share).any() or np.nanmax(share) < rules.members.traced:
-            traced.append(bout)
-            continue
-        traced.append(replace(bout, row=rows[int(np.nanargmax(share))]))
+        rows, share = beyond_peers(evidence, bout.row, bout.affected)
+        known = bool(rows) and bool(np.isfinite(share).any()) and np.nanmax(share) >= rules.members.traced
+        traced.append(replace(bout, row=rows[int(np.nanargmax(share))]) if known else bout)
     return traced
 
 
@@ -298,6 +291,12 @@ def _among_peers(evidence: JobEvidence, bouts: list[Bout], rules: FaultRules) ->
             bout = replace(bout, row=int(rows[first])) if alone else bout
         traced.append(bout)
     return traced
+
+
+def finding_on(evidence: JobEvidence, bout: Bout, rules: FaultRules = RULES) -> Finding:
+    """What is said of a member that is late at the synchronisation, or of the one that it waited for."""
+    (named,) = _among_peers(evidence, _traced(evidence, [bout], rules), rules)
+    return _slow(evidence, named, rules)
 
 
 def excused_steps(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -> Bool:

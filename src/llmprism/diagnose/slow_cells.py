@@ -25,6 +25,7 @@ from llmprism.diagnose.rates import typical_size
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.sent_again import resent_cells
 from llmprism.diagnose.slow_parts import rates_of_slow_parts
+from llmprism.diagnose.throughout import beyond_jitter_times
 from llmprism.model.finding import WhereType
 from llmprism.model.flows import TransferTable
 from llmprism.model.timeline import Steps
@@ -111,6 +112,17 @@ class SlowCells:
         cells = self._by(self.queued, 1.0 - self.queued.measure, rules)
         return replace(cells, trust=rules.trust.most_sure)
 
+    def by_both_signs(self, rules: FaultRules = RULES) -> SlowCells | None:
+        """The cells that are slow or held back as sick ones; None where not both are seen. What a card sends slowly is
+        recorded slowly and what it receives slowly waits behind the record, so either sign may show half of a card
+        that is slow both ways. A pair that is held back moves its bytes in as many times as long as its step takes."""
+        if self.queued is None or not self.sick.any():
+            return None
+        either = replace(self.queued, sick=self.queued.sick | self.sick, known=self.queued.known | self.sick)
+        pace = self.expected[:, None] * self.normal_ns / np.maximum(self.duration_ns, 1.0)
+        cells = self._by(either, np.where(self.queued.sick & ~self.sick, pace, self.rate), rules)
+        return replace(cells, expected=self.expected)
+
     def _by(self, cells: JudgedCells, rate: Float64, rules: FaultRules) -> SlowCells:
         """The same job with other cells as its sick ones."""
         pairs = self.sick.shape[0]
@@ -158,7 +170,7 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         rows = np.flatnonzero((evidence.pair_kind == kind) & ~evidence.timed)
         sick[rows] = _lasting(sick[rows], known[rows], rules)
     known &= sick | evidence.timed[:, None]
-    weight = _weight(evidence, known, rules)
+    weight = _weight(evidence, known, rules, _slow_at_once(evidence, sick, rules))
     if not _some_last(sick, known, weight, rules) or not hold_the_training(
         evidence.job, evidence.timeline.steps, rules
     ):
@@ -243,9 +255,22 @@ def _hops(transfers: TransferTable) -> Int64:
     return np.array(lengths, dtype=np.int64)[which]
 
 
-def _weight(evidence: JobEvidence, known: Bool, rules: FaultRules) -> Float64:
-    """See `SlowCells`; 0 where nothing is known."""
+def _slow_at_once(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> Bool:
+    """The steps in which anything is sick, where these are one stretch, and the longest steps of the job, as a rule by
+    far more than its steps vary: that slow hops and slow steps come together, and at no other time, is no chance."""
+    steps: Bool = np.asarray(sick.any(axis=0))
+    others = evidence.counted & ~steps
+    if len(stretches_of(steps, bridge=0)) != 1 or not others.any():
+        return np.zeros_like(steps)
+    taken, clear = evidence.duration_ns[steps], evidence.normal_ns * (1.0 + beyond_jitter_times(evidence, rules))
+    longest = bool(taken.min() > evidence.duration_ns[others].max()) and float(np.median(taken)) > clear
+    return steps if longest else np.zeros_like(steps)
+
+
+def _weight(evidence: JobEvidence, known: Bool, rules: FaultRules, at_once: Bool | None = None) -> Float64:
+    """See `SlowCells`; 0 where nothing is known. Steps that are slow `at_once` count for two at least."""
     length = np.clip(evidence.duration_ns / max(evidence.normal_ns, 1.0), 1.0, rules.places.most_weight)
+    length = length if at_once is None else np.maximum(length, np.where(at_once, 2.0, 1.0))
     if (length < 2.0).all():
         return known.astype(np.float64)
     transfers, steps = evidence.job.transfers, evidence.timeline.steps

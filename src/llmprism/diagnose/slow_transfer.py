@@ -57,6 +57,8 @@ def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> l
     held = [queued for cell in cells if (queued := cell.held_back(rules)) is not None]
     step = max((cell.normal_ns for cell in held), default=0.0)
     findings = with_held_back(findings, _places(held, _behind_a_queue(rules), _CellSign.QUEUED), step, rules)
+    both = [either for cell in cells if (either := cell.by_both_signs(rules)) is not None]
+    findings = with_held_back(findings, _places(both, _at_one_card(rules)), step, rules)
     again = [lossy for cell in cells if (lossy := cell.lossy(rules)) is not None]
     return with_resent(findings, _places(again, _behind_the_exporter(rules), _CellSign.RESENT), again)
 
@@ -75,6 +77,11 @@ def _behind_a_queue(rules: FaultRules) -> FaultRules:
     cost = rules.places.queued_nic_cost
     queues = replace(rules.places, nic_cost=cost, sends_cost=0.0, receives_cost=-cost, group_cost=inf)
     return replace(rules, places=queues)
+
+
+def _at_one_card(rules: FaultRules) -> FaultRules:
+    """Nothing but a card has both an end where records are made and one behind a queue."""
+    return replace(rules, places=replace(rules.places, link_cost=inf, switch_cost=inf, group_cost=inf))
 
 
 def _places(cells: Sequence[SlowCells], rules: FaultRules, sign: _CellSign = _CellSign.SLOW) -> list[Finding]:

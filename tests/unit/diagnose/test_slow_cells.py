@@ -1,13 +1,15 @@
-"""Which cells are sick: pairs whose messages are too small to show that nothing is slow."""
+"""Which cells are sick, and what they are worth."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from llmprism.diagnose.find_faults import Shared
-from llmprism.diagnose.slow_cells import judge_transfers
+from llmprism.diagnose.slow_cells import JudgedCells, judge_transfers
+from llmprism.diagnose.slow_transfer import find_slow_places
 from llmprism.model import Finding, FindingKind, Where, WhereType
-from unit.diagnose.evidence_builder import STEPS, during, evidence_of, ring_pairs
+from unit.builders import MS, Flow, transfer_table
+from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
 
 PAIRS = ring_pairs("abcdef")
 
@@ -34,3 +36,58 @@ def test_a_finding_on_storage_bears_on_the_jobs_of_its_clients():
     shared = Shared((finding,), (), (0,), ((0, "a"),))
     assert shared.about(evidence_of(ring_pairs("abc")).job).findings == (finding,)
     assert shared.about(evidence_of(ring_pairs("xyz")).job).findings == ()
+
+
+def with_messages(evidence):
+    """The same job with two messages of each pair in each step."""
+    names, begin = evidence.job.transfers.addresses, evidence.timeline.steps.start_ns.tolist()
+    ends = zip(evidence.job.transfers.pair_src.tolist(), evidence.job.transfers.pair_dst.tolist(), strict=True)
+    pairs = [(names[a], names[b]) for a, b in ends]
+    flows = [Flow(*pair, at + k * MS, at + k * MS + MS, 500_000) for at in begin for k in (1, 5) for pair in pairs]
+    return replace(evidence, job=replace(evidence.job, transfers=transfer_table(flows)))
+
+
+def one_slow_hop(rate, longest=1.15):
+    return with_messages(evidence_of(PAIRS, rate=rate, duration=during(8, 11, longest * STEP, STEP)))
+
+
+def test_slow_hops_in_the_longest_steps_and_at_no_other_time_count_twice():
+    cells = judge_transfers(one_slow_hop({"ab": during(8, 11, 1.0, 10.0)}))
+    assert cells.weight[:, 8:11].min() == 2.0
+    assert cells.weight[:, :8].max() == 1.0
+    (finding,) = find_slow_places([cells])
+    assert finding.where.id in ("a", "b"), "one hop in three steps that are a little longer"
+
+
+def test_hops_that_are_slow_now_and_then_and_steps_that_are_as_long_count_once():
+    elsewhere = {"ab": during(8, 11, 1.0, 10.0), "cd": during(15, 16, 1.0, 10.0)}
+    assert judge_transfers(one_slow_hop(elsewhere)).weight.max() == 1.0
+    as_long = one_slow_hop({"ab": during(8, 10, 1.0, 10.0)})
+    assert judge_transfers(as_long).weight.max() == 1.0
+
+
+def test_a_card_that_sends_slowly_and_before_which_pieces_wait_is_named_by_both_signs_together():
+    pairs = [a + b for a in "abcd" for b in "abcd" if a != b]
+    made = with_messages(
+        evidence_of(pairs, rate={"cd": during(8, 9, 1.0, 10.0)}, duration=during(8, 9, 7 * STEP, STEP))
+    )
+    plain = judge_transfers(replace(made, job=replace(made.job, transfers=many(made.job.transfers))))
+    assert plain.by_both_signs() is None
+    assert find_slow_places([plain]) == []
+    held = np.zeros_like(plain.sick)
+    held[pairs.index("bc"), 8] = True
+    queued = JudgedCells(held, plain.known, np.where(held, 0.8, 0.0), plain.weight, plain.passes)
+    assert find_slow_places([replace(plain, sick=np.zeros_like(held), queued=queued)]) == []
+    (finding,) = find_slow_places([replace(plain, queued=queued)])
+    assert (finding.kind, finding.where.id) == (FindingKind.SLOW_NIC, "c")
+
+
+def many(transfers):
+    """The same with seven more messages of each pair in every step, so that long steps are worth what they are."""
+    names, flows = transfers.addresses, []
+    for row in range(transfers.start_ns.size):
+        pair = transfers.pair_of_row[row]
+        ends = names[transfers.pair_src[pair]], names[transfers.pair_dst[pair]]
+        at = int(transfers.start_ns[row])
+        flows += [Flow(*ends, at + k * 10 * MS, at + k * 10 * MS + MS, 500_000) for k in range(4)]
+    return transfer_table(flows)
