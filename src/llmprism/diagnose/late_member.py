@@ -31,7 +31,7 @@ from llmprism.diagnose.stalls import beyond_jitter, stalls
 from llmprism.diagnose.throughout import stand_out
 from llmprism.diagnose.transport import pauses_tell
 from llmprism.diagnose.trust import HELD
-from llmprism.diagnose.waiting import beyond_others, beyond_peers, stage_work_ns
+from llmprism.diagnose.waiting import beyond_others, beyond_peers, excess_share, stage_work_ns
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_median
@@ -261,9 +261,9 @@ def _traced(evidence: JobEvidence, bouts: list[Bout], rules: FaultRules) -> list
     """The same bouts, each laid at the door of the stage that the late member's pipeline waited for."""
     if not bouts or not evidence.layout.pipelines:
         return bouts
-    traced = []
+    traced, shares = [], excess_share(evidence)
     for bout in bouts:
-        rows, share = beyond_peers(evidence, bout.row, bout.affected)
+        rows, share = beyond_peers(evidence, shares, bout.row, bout.affected)
         known = bool(rows) and bool(np.isfinite(share).any()) and np.nanmax(share) >= rules.members.traced
         traced.append(replace(bout, row=rows[int(np.nanargmax(share))]) if known else bout)
     return traced

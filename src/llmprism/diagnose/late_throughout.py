@@ -16,7 +16,7 @@ from llmprism.diagnose.bouts import Bout
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.late_member import SYNCHRONISE, finding_on, sends_slowly
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.diagnose.waiting import beyond_peers
+from llmprism.diagnose.waiting import beyond_peers, excess_share
 from llmprism.model.finding import Finding
 from llmprism.stats.robust import known_median
 
@@ -57,5 +57,7 @@ def _waits_with(evidence: JobEvidence, row: int) -> Bool:
 
 def _is_own_work(evidence: JobEvidence, row: int, slower: Bool, rules: FaultRules) -> bool:
     """Does a stage of its pipelines work clearly longer than its peers? Asked only where there are pipelines."""
-    rows, share = beyond_peers(evidence, row, slower)
+    if not evidence.layout.pipelines:
+        return True
+    rows, share = beyond_peers(evidence, excess_share(evidence), row, slower)
     return not rows or bool(np.nanmax(share, initial=0.0) >= rules.members.excess)

@@ -20,7 +20,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_median, known_median_of_others
 
-__all__ = ["beyond_others", "beyond_peers", "stage_work_ns"]
+__all__ = ["beyond_others", "beyond_peers", "excess_share", "stage_work_ns"]
 
 
 def stage_work_ns(evidence: JobEvidence) -> Float64:
@@ -120,13 +120,18 @@ def beyond_others(evidence: JobEvidence, work: Float64) -> Float64:
     return excess
 
 
-def beyond_peers(evidence: JobEvidence, row: int, affected: Bool) -> tuple[list[int], Float64]:
-    """Rows of the pipelines of a member, and by what share of it the work of each exceeds that of its peers, as a rule
-    in the `affected` steps."""
+def excess_share(evidence: JobEvidence) -> Float64:
+    """By what share of it the work of every member exceeds that of its peers, step by step."""
     work = stage_work_ns(evidence)
     excess = beyond_others(evidence, work)
+    share: Float64 = excess / np.maximum(work - excess, 1.0)
+    return share
+
+
+def beyond_peers(evidence: JobEvidence, share: Float64, row: int, affected: Bool) -> tuple[list[int], Float64]:
+    """Rows of the pipelines of a member, and what share (`excess_share`) each works longer than its peers, as a rule in
+    the `affected` steps."""
     row_of = {member: place for place, member in enumerate(evidence.job.members)}
     member = evidence.job.members[row]
     rows = [row_of[m] for pipeline in evidence.layout.pipelines if member in pipeline for m in pipeline]
-    share = (excess / np.maximum(work - excess, 1.0))[rows][:, affected]
-    return rows, known_median(share, axis=1) if rows else np.zeros(0)
+    return rows, known_median(share[rows][:, affected], axis=1) if rows else np.zeros(0)
