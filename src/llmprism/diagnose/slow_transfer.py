@@ -150,6 +150,9 @@ class _PlaceEvidence:
     trust: float = 1.0
     peers: float = 0.0
     sign: _CellSign = _CellSign.SLOW
+    sick: int = 0
+    known: int = 0
+    elsewhere: int = 0
 
     def _is_broken(self, cell: SlowCells, through: Bool, affected: Bool) -> bool:
         """Is the place so slow for so long that it needs mending even where the jobs hardly notice?"""
@@ -175,6 +178,9 @@ class _PlaceEvidence:
         if (cell.counted & ~affected).sum() < self.rules.places.sick_steps:
             self.trust = min(self.trust, cell.trust)  # nothing but its peers to compare it with
         self.peers = max(self.peers, cell.trust)
+        self.sick += int(cell.sick[through][:, affected].sum())
+        self.known += int(cell.known[through][:, affected].sum())
+        self.elsewhere += int(cell.known[~through][:, affected].sum())
         self.jobs.append(cell.job)
         self.start.append(int(cell.steps.start_ns[affected][0]))
         self.end.append(int(cell.steps.end_ns[affected][-1]))
@@ -278,8 +284,7 @@ def _finding(case: _PlaceEvidence) -> Finding:
     shared = where is WhereType.LINK and _is_shared(case, usual)
     (where, name), other = _named(case, shared=shared)
     own = min(_confidence(case.suspect, case.rules), case.trust)
-    if case.sign is _CellSign.QUEUED:
-        own = min(own, case.rules.places.queued_sure)
+    own = min(own, case.rules.places.queued_sure if case.sign is _CellSign.QUEUED else _fits(case))
     confidence = calibrated(own, case.peers, case.rules)
     return Finding(
         kind=FindingKind.CONGESTION if shared else _KIND[where],
@@ -358,6 +363,17 @@ def _confidence(suspect: SickPlace, rules: FaultRules) -> float:
     return round(
         min(rules.trust.most_sure, 1.0 - 0.5 * exp(-(suspect.score - suspect.rival_score) / rules.places.lead)), 3
     )
+
+
+def _fits(case: _PlaceEvidence) -> float:
+    """How sure a place can be by itself, whatever its rivals are: fewer sick cells than a sick place has fit it less,
+    and where nothing passes elsewhere nobody shows that the job does not wait for something else."""
+    rule, most = case.rules.places, case.rules.trust.most_sure
+    if case.sign is not _CellSign.SLOW:
+        return most
+    share = case.sick / max(case.known, 1)
+    fits = max(most * min(1.0, share / rule.sick_while), rule.sure_of_few)
+    return min(fits, most if case.elsewhere else rule.sure_of_all)
 
 
 def _is_shared(case: _PlaceEvidence, usual: float) -> bool:
