@@ -15,6 +15,9 @@ replicas would be in one shard group then.
 Gradient accumulation gathers for every micro-batch and reduces over the replicas once, and a library may scatter by
 reducing everything: both make the shard group send more than that, never less. So where no amount fits as it is, the
 grid whose shard groups send the least above the prediction is taken.
+
+*When.* Replicas reduce what was scattered, while the next layer is gathered and scattered or right after the last one.
+What is sent while nobody gathers or scatters is something else: sums of tensor groups in every pass, for one.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.job import Job
 from llmprism.model.layout import PairKind
 from llmprism.parallelism.features import Links, PairFeatures
+from llmprism.parallelism.link_evidence import profile_of, step_bytes
 from llmprism.parallelism.pair_kinds import LinkKinds
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
@@ -69,12 +73,13 @@ def shard_grid(
     order = np.argsort(level, kind="stable")
     cuts = np.flatnonzero(np.diff(level[order]) > rules.kinds.same_bytes)[-rule.hybrid_sorts :]
     least, most = rule.hybrid_fits
+    sent = _over_the_step(links.only(chosen), features)
     fits: list[tuple[bool, float, Bool, bool]] = []
     for cut in cuts:
         upper = level > level[order[cut]]
         if not _crossing(own.low, own.high, upper):
             continue
-        for shards in (upper, ~upper):
+        for shards in (one for one in (upper, ~upper) if _follows(sent, one, rules)):
             for rails in (False, True):
                 share = _of_prediction(own, shards, rails)
                 repeated = share > most
@@ -84,7 +89,7 @@ def shard_grid(
         _, _, shards, rails = min(fits, key=lambda fit: fit[:2])
         return Grid(_spread(links, chosen, shards), predicted=True, rails=rails)
     heavy = _heavy(np.exp(level), rules)
-    if heavy is None or not _crossing(own.low, own.high, heavy):
+    if heavy is None or not (_crossing(own.low, own.high, heavy) and _follows(sent, heavy, rules)):
         return None
     return Grid(_spread(links, chosen, heavy), predicted=False, rails=True)
 
@@ -124,6 +129,22 @@ def _of_prediction(own: _NumberedLinks, shards: Bool, rails: bool) -> float:
         return 1e-9
     predicted = 1.5 * (s - 1.0) * r / (r - 1.0) / joined
     return max(inside / max(across, 1.0) / predicted, 1e-9)
+
+
+def _over_the_step(links: Links, features: PairFeatures) -> Float64:
+    """What each link sends in each slot of the step, both ways together."""
+    sides = links.there, links.back
+    result: Float64 = np.sum(
+        [profile_of(features, side) * step_bytes(features, side)[:, None] for side in sides], axis=0
+    )
+    return result
+
+
+def _follows(sent: Float64, shards: Bool, rules: LayoutRules) -> bool:
+    """Do replicas send most of their bytes while their shard groups are not silent?"""
+    inside, across = sent[shards].sum(axis=0), sent[~shards].sum(axis=0)
+    silent = inside <= rules.sharding.shards_silent * inside.mean()
+    return float(across[silent].sum()) <= rules.sharding.replicas_alone * float(across.sum())
 
 
 def _rails(own: _NumberedLinks, row: Int64) -> int:

@@ -21,7 +21,7 @@ from llmprism.parallelism.pass_times import extremes, mark_late, steps_by_place,
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["busy_in_passes", "enough"]
+__all__ = ["busy_in_passes", "enough", "sent_between"]
 
 
 def busy_in_passes(
@@ -65,6 +65,31 @@ def busy_in_passes(
         late_row,
     )  # fmt: skip
     return inside, share, late_row
+
+
+def sent_between(transfers: TransferTable, pairs: Int64, forward: list[tuple[int, int]], clock: StepClock) -> Float64:
+    """Of the times between two messages that a pair's sender hands on in the same step, those in which the pair begins
+    to send, as a share; NaN where its sender hands on too few. Each of them holds a pass, but where activations and
+    gradients leave together."""
+    share = np.full(pairs.size, np.nan)
+    passing = np.unique(np.array(forward, dtype=np.int64))
+    passing = passing[np.isin(transfers.pair_src[passing], transfers.pair_src[pairs])]
+    starts: dict[int, Int64] = {}
+    for pair in np.union1d(pairs, passing).tolist():
+        own = slice(int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1]))
+        starts[pair] = transfers.start_ns[own][transfers.bytes[own] >= MESSAGE_FLOOR_BYTES]
+    by_sender: dict[int, list[Int64]] = {}
+    for pair in passing.tolist():
+        by_sender.setdefault(int(transfers.pair_src[pair]), []).append(starts[pair])
+    sent = {sender: np.sort(np.concatenate(times)) for sender, times in by_sender.items()}
+    for index, pair in enumerate(pairs.tolist()):
+        times = sent.get(int(transfers.pair_src[pair]), np.zeros(0, dtype=np.int64))
+        step = np.searchsorted(clock.boundary_ns, times, side="right")
+        within = np.flatnonzero(np.diff(step) == 0)
+        if within.size:
+            begun = np.unique(np.searchsorted(times, starts[pair]) - 1)
+            share[index] = np.isin(within, begun).mean()
+    return share
 
 
 def _members(transfers: TransferTable, pairs: Int64) -> int:

@@ -20,14 +20,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64, median
+from llmprism.arrays import Bool, Float64, Int64, evenly_spread, median
 from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable, ranges
 from llmprism.model.layout import PairKind
 from llmprism.parallelism.exchanges import routed
 from llmprism.parallelism.features import PairFeatures
-from llmprism.parallelism.in_passes import busy_in_passes, enough
+from llmprism.parallelism.in_passes import busy_in_passes, enough, sent_between
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.superposed_rings import superposed_rings
 from llmprism.stats.disjoint_sets import component_labels
@@ -91,6 +91,8 @@ def find_in_step(
             ):
                 return replace(nothing, gathers=True)
             besides = not alone
+            if not _in_every_pass(transfers, busy, forward, clock, rules):
+                return nothing
     else:
         inside, late, late_row = _by_contrast(transfers, candidates, features, clock, rules)
     gradients = np.ones(transfers.pair_count, dtype=np.bool_)
@@ -108,12 +110,36 @@ def find_in_step(
     return InStep(inside, gradients, tensor, late_row & transfers.rows_of(gradients))
 
 
+def _in_every_pass(
+    transfers: TransferTable, pairs: Int64, forward: list[tuple[int, int]], clock: StepClock, rules: LayoutRules
+) -> bool:
+    """Do these collectives send in most passes? Contexts do; parameters that are gathered once a step may fill the
+    passes by their size, and so may gradients or gathers under them."""
+    src, dst = transfers.pair_src[pairs].astype(np.int64), transfers.pair_dst[pairs].astype(np.int64)
+    back = transfers.pairs_between(dst, src)
+    links = np.flatnonzero(~np.isin(back, pairs) | (pairs < back))
+    some = links[evenly_spread(links.size, rules.exchanges.even_links)]
+    one_way = sent_between(transfers, pairs[some], forward, clock)
+    other_way = sent_between(transfers, np.where(back[some] >= 0, back[some], pairs[some]), forward, clock)
+    larger = np.fmax(one_way, other_way)  # rings may go one way round
+    known = larger[np.isfinite(larger)]
+    return not known.size or float(median(known)) >= rules.exchanges.in_every_pass
+
+
 def _last_scatter(
     transfers: TransferTable, forward: list[tuple[int, int]], last_pass: float, rules: LayoutRules
 ) -> float:
     """Share of the bytes of sharded stages that may follow their last pipeline message."""
     behind = 1.0 - 1.0 / _stages(transfers, forward)
-    return last_pass * (1.0 - behind * (1.0 - rules.exchanges.last_reduction)) + rules.exchanges.gradients_after
+    last = last_pass * (1.0 - behind * (1.0 - rules.exchanges.last_reduction))
+    return max(last, _two_scatters(last_pass, rules)) + rules.exchanges.gradients_after
+
+
+def _two_scatters(last_pass: float, rules: LayoutRules) -> float:
+    """Two of the two gathers and one scatter of every micro-batch and one more: what follows where weights have passes
+    of their own behind the last gradient that is handed on."""
+    batches = rules.stages.backward_share / last_pass
+    return 2.0 / (3.0 * batches + 1.0)
 
 
 def _end_with_the_passes(

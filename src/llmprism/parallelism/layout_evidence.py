@@ -78,15 +78,8 @@ def _clock_doubt(evidence: LayoutEvidence, rules: LayoutRules) -> float:
 
 
 def layout_confidence(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULES) -> float:
-    """The share of layouts with as much evidence, for claims as dear, that were right.
-
-    Where parameters are sharded over all ranks of one stage and the width of tensor groups is open, it is no larger
-    than that of the width: nothing else tells it, and it is as often one as the other."""
-    share = share_right(terms_of(layout, evidence, rules), dict(FITTED.weights))
-    rule, alone = rules.confidence, (layout.pp or 1) == 1 and layout.sharding is Sharding.FSDP
-    if alone and evidence.widths and evidence.width < rule.known_width:
-        share = min(share, evidence.width, rule.open_width)
-    return round(share, 3)
+    """The share of layouts with as much evidence, for claims as dear, that were right."""
+    return round(share_right(terms_of(layout, evidence, rules), dict(FITTED.weights)), 3)
 
 
 def share_right(terms: Mapping[str, float], weights: Mapping[str, float]) -> float:
@@ -121,6 +114,7 @@ def exchanging_share(groups: tuple[Group, ...], members: tuple[int, ...]) -> flo
 
 def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULES) -> dict[str, float]:
     """What the log odds of a layout are made of, by the names of `fitted_confidence`."""
+    rule = rules.confidence
     return {
         "constant": 1.0,
         "links": _log_odds(evidence.links, rules),
@@ -148,7 +142,8 @@ def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULE
         "unclear_direction": -float(np.log2(max(evidence.direction, rules.confidence.least_doubt))),
         "partly_exchanging": 1.0 - evidence.exchanging,
         "sharded_stages": float((layout.pp or 1) > 1 and layout.sharding is Sharding.FSDP),
-        "sharded_alone": float((layout.pp or 1) == 1 and layout.sharding is Sharding.FSDP),
+        "sharded_alone": float(_sharded_alone(layout)),
+        "open_shards": float(_sharded_alone(layout) and bool(evidence.widths) and evidence.width < rule.known_width),
         "other_readings": 0.0 if evidence.bytes_say.share is None else _log_odds(evidence.bytes_say.share, rules),
         "behind": min(evidence.bytes_say.behind / rules.confidence.far_behind_bits, 1.0),
         "not_composed": 1.0 - evidence.bytes_say.explained,
@@ -159,6 +154,11 @@ def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULE
         "two_replicas": float(layout.dp == 2 and layout.ep is None and layout.cp is None),
         "doubtful_job": max(0.0, float(np.log2(max(1.0 - evidence.job, 1e-9) / rules.confidence.usual_doubt))),
     }
+
+
+def _sharded_alone(layout: Layout) -> bool:
+    """Are parameters sharded over all ranks, with no pipeline that shows who works together?"""
+    return (layout.pp or 1) == 1 and layout.sharding is Sharding.FSDP
 
 
 def _micro_batch_bits(layout: Layout) -> float:

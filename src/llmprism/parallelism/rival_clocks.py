@@ -21,6 +21,7 @@ from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of,
 from llmprism.parallelism.compound_steps import are_steps, slower_clock, ticks_in_steps
 from llmprism.parallelism.known_step import known_clock
 from llmprism.parallelism.lost_records import loses_records, with_usual_bytes
+from llmprism.parallelism.outstanding import outstanding_clock
 from llmprism.parallelism.part_sizes import bits_of_unlike_parts
 from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -35,7 +36,8 @@ __all__ = ["BestClock", "best_clock"]
 class BestClock:
     """The clock, and how many bits per pause the best clock of another period is behind (infinite without any), whose
     period is `rival_period` times its own (0 without any); `rival` says the same from that clock's side. `step_bytes`
-    are those of the job in a step as the window alone shows it. `lossy`: the collector loses records."""
+    are those of the job in a step as the window alone shows it. `lossy`: the collector loses records. `settled`: what
+    is outstanding on links of pipelines shows that its period is the step's."""
 
     clock: StepClock
     lead: float
@@ -43,6 +45,7 @@ class BestClock:
     step_bytes: int = 0
     rival: BestClock | None = None
     lossy: bool = False
+    settled: bool = False
 
     @classmethod
     def of(cls, clock: StepClock, rival: StepClock, lead: float) -> BestClock:
@@ -82,6 +85,7 @@ def _best_clock(job: Job, bulk: Bool, rules: LayoutRules, known_bytes: int) -> B
     covering = _bridged(covering, pauses, _silences(transfers, judges), window, rules)
     best = _cheapest(transfers, judges, pauses, covering, window, rules)
     best = _whole_steps(pauses, best, covering, rules)
+    best = _answered(transfers, bulk, pauses, best, covering, window, rules)
     known = known_clock(transfers, bulk, pauses, best.clock, covering, known_bytes, rules)
     if known.chosen is None:
         other = best.rival
@@ -106,6 +110,24 @@ def _bridged(
     better = [by_clock[2 * i + 1].pause_bits < by_clock[2 * i].pause_bits for i in range(len(both))]
     taken = iter(bridge if good else clock for (clock, bridge), good in zip(both, better, strict=True))
     return [clock if bridge is None else next(taken) for clock, bridge in zip(clocks, bridges, strict=True)]
+
+
+def _answered(
+    transfers: TransferTable, bulk: Bool, pauses: Pauses, best: BestClock, rivals: list[StepClock],
+    window: tuple[int, int], rules: LayoutRules,
+) -> BestClock:  # fmt: skip
+    """The best clock, or where links of pipelines show a step that is far from its own by what is outstanding on them,
+    the clock of such steps whose ticks are best in place."""
+    steps = outstanding_clock(transfers, bulk, rules)
+    if steps is None:
+        return best
+    ratio = steps.period_ns / max(best.clock.period_ns, 1.0)
+    if max(ratio, 1.0 / ratio) < rules.clock.slower:
+        return replace(best, settled=True)
+    clocks = [*rivals, steps]
+    by_clock = priced(pauses, [clock.boundary_ns for clock in clocks], window, rules)
+    chosen, _ = _best_in_place(pauses, clocks, by_clock, len(rivals), rules)
+    return replace(BestClock.of(chosen, best.clock, rules.clock.margin_bits), settled=True)
 
 
 def _whole_steps(pauses: Pauses, best: BestClock, rivals: list[StepClock], rules: LayoutRules) -> BestClock:

@@ -31,8 +31,9 @@ _OF_MICRO_BATCHES: Final = ("micro_batch_bits", "open_micro_batches", "no_schedu
 
 
 def slower_rivals(job: Job, best: BestClock, rules: LayoutRules = RULES) -> list[BestClock]:
-    """The slower clocks with which the layout decides: one that is close to the best, and one that stands out."""
-    found = [_close(best, rules), _standing_out(job, best, rules)]
+    """The slower clocks with which the layout decides: one that is close to the best, and one that stands out; none
+    where the clock is settled."""
+    found = [] if best.settled else [_close(best, rules), _standing_out(job, best, rules)]
     return [one for one in found if one is not None]
 
 

@@ -20,7 +20,7 @@ from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
 
-__all__ = ["Unevenness", "both_ways", "take_turns", "uneven_messages", "unevenness"]
+__all__ = ["Bursts", "Unevenness", "both_ways", "bursts_of", "take_turns", "uneven_messages", "unevenness"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,15 @@ class Unevenness:
 
     half: float
     most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """Bytes of each way in each burst of a link, and when it ends."""
+
+    there: Float64
+    back: Float64
+    end_ns: Int64
 
 
 def uneven_messages(
@@ -107,21 +116,39 @@ def _rows(transfers: TransferTable, one: int, other: int) -> tuple[Int64, Bool]:
     return rows[order], way[order]
 
 
+def bursts_of(transfers: TransferTable, link: tuple[int, int], silence: float) -> Bursts:
+    """All bursts of a link, apart by this share of the silence that half of the silent time is longer than."""
+    rows, way = _rows(transfers, *link)
+    first = _first_rows(transfers, rows, silence)
+    if first is None:
+        return Bursts(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.int64))
+    size = transfers.bytes[rows].astype(np.float64)
+    there, back = (np.add.reduceat(np.where(mine, size, 0.0), first) for mine in (~way, way))
+    return Bursts(there, back, np.maximum.reduceat(transfers.end_ns[rows], first))
+
+
 def _bursts(
     transfers: TransferTable, rows: Int64, way: Bool, exchanged: Bool, silence: float
 ) -> tuple[Float64, Float64]:
-    """Bytes of each way in each burst all of whose rows are exchanged. Bursts are apart by this share of the silence
-    that half of the silent time is longer than."""
-    if rows.size < 2:
+    """Bytes of each way in each burst all of whose rows are exchanged."""
+    first = _first_rows(transfers, rows, silence)
+    if first is None:
         return np.zeros(0), np.zeros(0)
-    gap = transfers.start_ns[rows[1:]] - np.maximum.accumulate(transfers.end_ns[rows])[:-1]
-    silent = np.sort(gap[gap > 0])
-    if not silent.size:
-        return np.zeros(0), np.zeros(0)
-    total = np.cumsum(silent)
-    usual = silent[np.searchsorted(total, total[-1] / 2)]
-    first = np.concatenate([[0], np.flatnonzero(gap > silence * usual) + 1])
     size = transfers.bytes[rows].astype(np.float64)
     whole = np.logical_and.reduceat(exchanged[rows], first)
     there, back = (np.add.reduceat(np.where(mine, size, 0.0), first)[whole] for mine in (~way, way))
     return there, back
+
+
+def _first_rows(transfers: TransferTable, rows: Int64, silence: float) -> Int64 | None:
+    """The place of the first row of each burst; bursts are apart by this share of the silence that half of the silent
+    time is longer than. None where nothing is silent."""
+    if rows.size < 2:
+        return None
+    gap = transfers.start_ns[rows[1:]] - np.maximum.accumulate(transfers.end_ns[rows])[:-1]
+    silent = np.sort(gap[gap > 0])
+    if not silent.size:
+        return None
+    total = np.cumsum(silent)
+    usual = silent[np.searchsorted(total, total[-1] / 2)]
+    return np.concatenate([[0], np.flatnonzero(gap > silence * usual) + 1])

@@ -70,13 +70,23 @@ def pair_traffic(transfers: TransferTable, rules: RecognitionRules = RULES) -> P
 
 
 def bulk_pairs(pairs: PairEnds, traffic: PairTraffic, rules: RecognitionRules = RULES) -> Bool:
-    """Pairs that are not chatter."""
-    nodes = len(pairs.addresses)
-    busiest = np.zeros(nodes, dtype=np.int64)
-    np.maximum.at(busiest, pairs.pair_src, traffic.bytes)
-    np.maximum.at(busiest, pairs.pair_dst, traffic.bytes)
-    reference = np.minimum(busiest[pairs.pair_src], busiest[pairs.pair_dst])
-    return (traffic.largest >= rules.message_bytes) & (traffic.bytes >= rules.chatter_share * reference)
+    """Pairs that are not chatter: with messages of some size, or small ones that add up to a good share of what both
+    ends move in such messages otherwise."""
+    large: Bool = traffic.largest >= rules.message_bytes
+    less, _ = _busiest_of_ends(pairs, traffic.bytes)
+    fewer, more = _busiest_of_ends(pairs, np.where(large, traffic.bytes, 0))
+    small = (traffic.largest >= rules.small_message_bytes) & (fewer > 0)
+    many_small: Bool = small & (traffic.bytes >= rules.small_messages_share * more)
+    return many_small | (large & (traffic.bytes >= rules.chatter_share * less))
+
+
+def _busiest_of_ends(pairs: PairEnds, size: Int64) -> tuple[Int64, Int64]:
+    """For each pair the bytes of the busiest pair of its less busy end, and of its busier end."""
+    busiest = np.zeros(len(pairs.addresses), dtype=np.int64)
+    np.maximum.at(busiest, pairs.pair_src, size)
+    np.maximum.at(busiest, pairs.pair_dst, size)
+    one, other = busiest[pairs.pair_src], busiest[pairs.pair_dst]
+    return np.minimum(one, other), np.maximum(one, other)
 
 
 def strong_pairs(pairs: PairEnds, traffic: PairTraffic, bulk: Bool, rules: RecognitionRules = RULES) -> Bool:

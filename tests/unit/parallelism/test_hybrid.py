@@ -14,10 +14,10 @@ from unit.builders import MS, Flow, transfer_table
 STEPS = 8
 
 
-def ring(members, size):
+def ring(members, size, at=5):
     """Both directions of every neighbouring pair, once a step."""
     return [
-        Flow(a, b, step * 100 * MS + 5 * MS, step * 100 * MS + 9 * MS, size)
+        Flow(a, b, step * 100 * MS + at * MS, step * 100 * MS + (at + 4) * MS, size)
         for step in range(STEPS)
         for i, src in enumerate(members)
         for a, b in [(src, members[(i + 1) % len(members)])]
@@ -45,10 +45,10 @@ def found(flows):
     return {frozenset((name[a], name[b])) for a, b in ends}
 
 
-def grid(rows, columns, row_bytes, column_bytes):
+def grid(rows, columns, row_bytes, column_bytes, columns_at=5):
     cell = [[f"{r}.{c}" for c in range(columns)] for r in range(rows)]
     flows = [flow for row in cell for flow in ring(row, row_bytes)]
-    return flows + [flow for column in zip(*cell, strict=True) for flow in ring(list(column), column_bytes)]
+    return flows + [flow for column in zip(*cell, strict=True) for flow in ring(list(column), column_bytes, columns_at)]
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 4), (3, 3), (4, 8)])
@@ -129,3 +129,7 @@ def test_a_ring_whose_hops_carry_now_more_and_now_less_is_no_grid(members):
     names = [f"m{i:02d}" for i in range(members)]
     hops = ring(names, 3_000_000)
     assert found([hop._replace(bytes=24_000_000) if int(hop.src[1:]) % 2 == 0 else hop for hop in hops]) is None
+
+
+def test_what_flows_while_nobody_gathers_is_not_of_replicas():
+    assert found(grid(3, 3, 24_000_000, 3_000_000, columns_at=50)) is None

@@ -3,7 +3,7 @@
 import numpy as np
 
 from llmprism.model import StepClock
-from llmprism.parallelism.in_passes import busy_in_passes
+from llmprism.parallelism.in_passes import busy_in_passes, sent_between
 from unit.builders import MS, Flow, transfer_table
 
 STEPS, BATCHES = 8, 8
@@ -80,3 +80,20 @@ def test_what_one_link_of_many_shows_is_no_exchange_of_the_passes():
     throughout = [(at + 4, 900_000) for at in FORWARD + BACKWARD]
     rings = {ends: [160, 170] for ends in ("eg", "ge", "fh", "hf", "ik", "ki")}
     assert inside({"ac": throughout, "ca": throughout} | rings)[0] == set()
+
+
+def test_what_every_pass_needs_is_sent_between_any_two_messages_that_are_handed_on():
+    throughout, once = [at + 4 for at in FORWARD], [12 + 0.1 * k for k in range(20)]
+    flows = [message("ab", step, at) for step in range(STEPS) for at in FORWARD]
+    flows += [message("ba", step, at) for step in range(STEPS) for at in BACKWARD]
+    flows += [message("ac", step, at) for step in range(STEPS) for at in throughout]
+    flows += [message("ad", step, at) for step in range(STEPS) for at in once]
+    flows += [message("cd", step, at) for step in range(STEPS) for at in once]
+    transfers = transfer_table(flows)
+    names = transfers.addresses
+    pair = {names[s] + names[d]: i for i, (s, d) in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+    asked = np.array([pair["ac"], pair["ad"], pair["cd"]], dtype=np.int64)
+    share = sent_between(transfers, asked, [(pair["ab"], pair["ba"])], CLOCK)
+    assert share[0] == 1.0
+    assert share[1] == 1 / (BATCHES - 1)
+    assert np.isnan(share[2]), "nothing is handed on by c"

@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import StepClock
 from llmprism.parallelism.features import pair_features
-from llmprism.parallelism.in_step import _on_axis, find_in_step
+from llmprism.parallelism.in_step import _in_every_pass, _on_axis, find_in_step
 from llmprism.parallelism.rules import RULES
 from unit.builders import MS, Flow, transfer_table
 
@@ -216,3 +216,18 @@ def test_rings_of_another_size_are_another_axis():
     transfers = transfer_table([Flow(a, b, 0, MS, 1000) for a, b in ("ab", "cd", "de", "ec")])
     pairs, ring = np.arange(4), np.array([0, 1, 1, 1])
     assert _on_axis(transfers, pairs, ring, ring == 1, RULES).tolist() == [False, True, True, True]
+
+
+@pytest.mark.parametrize(("places", "inside"), [((14, 20, 34, 60), True), ((11, 11.5, 12, 60), False)])
+def test_what_fills_the_passes_by_its_size_is_not_of_every_pass(places, inside):
+    """Two pipelines a-b and c-d of five micro-batches, whose first stages exchange one way round."""
+    flows = []
+    for step in range(STEPS):
+        flows += [message(*ends, step, at, 2_000_000) for at in range(10, 60, 10) for ends in ("ab", "cd", "ba", "dc")]
+        flows += [message("a", "c", step, at, 1_000_000) for at in places] + [message("c", "a", step, 90, 1_000_000)]
+    transfers = transfer_table(flows)
+    names = transfers.addresses
+    pair = {names[s] + names[d]: i for i, (s, d) in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+    forward = [(pair["ab"], pair["ba"]), (pair["cd"], pair["dc"])]
+    busy = np.array(sorted([pair["ac"], pair["ca"]]))
+    assert _in_every_pass(transfers, busy, forward, CLOCK, RULES) is inside

@@ -74,14 +74,14 @@ def test_a_layout_is_less_sure_where_its_job_is():
     assert sure == usual > doubtful
 
 
-def test_shards_are_no_surer_than_an_open_width_and_replicas_are():
+def test_an_open_width_counts_more_where_nothing_but_shards_tells_it():
     open_ = replace(CLEAR, width=0.8, widths=((8, 0.2),))
     sharded = replace(DATA_PARALLEL, sharding=Sharding.FSDP)
-    assert layout_confidence(sharded, open_) == 0.6
-    assert layout_confidence(sharded, replace(open_, width=0.5)) == 0.5
-    assert layout_confidence(sharded, replace(open_, width=0.97)) > 0.75
-    assert layout_confidence(sharded, replace(open_, widths=())) > 0.75
-    assert layout_confidence(DATA_PARALLEL, open_) > 0.75
+    assert terms_of(sharded, open_)["open_shards"] == 1.0
+    assert terms_of(sharded, replace(open_, width=0.97))["open_shards"] == 0.0
+    assert terms_of(sharded, replace(open_, widths=()))["open_shards"] == 0.0
+    assert terms_of(DATA_PARALLEL, open_)["open_shards"] == 0.0
+    assert layout_confidence(sharded, open_) < layout_confidence(sharded, replace(open_, widths=()))
 
 
 def test_a_pipeline_of_one_micro_batch_is_doubtful():

@@ -46,6 +46,7 @@ def test_only_a_slower_clock_that_is_nearly_as_good_is_tried(lead, times, tried)
     assert found == ([best.rival] if tried else [])
     assert not found or found[0].lead == -lead
     assert not slower_rivals(job(), BestClock(clock(100), float("inf")))
+    assert not slower_rivals(job(clock(6400)), replace(best, settled=True))
 
 
 @pytest.mark.parametrize(

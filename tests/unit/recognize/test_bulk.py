@@ -57,6 +57,17 @@ def test_small_messages_are_chatter_however_many():
     assert judged(few_large + many_small)[0] == {"ab", "ba"}
 
 
+def test_small_messages_that_move_a_good_share_of_what_both_ends_move_are_no_chatter():
+    large = [flow(pair, 1_000_000) for pair in ("ab", "ba", "cd", "dc")]
+    replicas = [flow("ac", RULES.message_bytes - 1, 10 * at) for at in range(5)]
+    assert judged(large + replicas)[0] == {"ab", "ba", "cd", "dc", "ac"}
+    rarely = [flow("ac", RULES.small_message_bytes)]
+    busy = [flow(pair, 100_000_000) for pair in ("ab", "ba", "cd", "dc")]
+    assert judged(busy + rarely)[0] == {"ab", "ba", "cd", "dc"}
+    probes = [flow("ac", RULES.small_message_bytes - 1, 10 * at) for at in range(100)]
+    assert judged(large + probes)[0] == {"ab", "ba", "cd", "dc"}
+
+
 def test_a_vanishing_share_of_what_both_ends_move_is_chatter():
     busy = [flow("ab", GB), flow("ba", GB), flow("cd", GB), flow("dc", GB)]
     assert judged([*busy, flow("ac", 90_000)])[0] == {"ab", "ba", "cd", "dc"}

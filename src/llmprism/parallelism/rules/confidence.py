@@ -22,12 +22,10 @@ class ConfidenceRules:
     """Doubt about a clock that is no better than its next rival."""
 
     known_width: float = 0.92
-    """Probability of the width of tensor groups from which it is known; below it is open."""
-
-    open_width: float = 0.6
-    """Most that a layout of fully sharded ranks is stated with whose width is open: of 17 random ones 6 had the width
-    that was said (of other layouts without pipelines 67 of 70), and rails of tensor groups leave the same records as
-    shards over the GPUs of a server (docs/decisions/0005)."""
+    """Probability of the width of tensor groups from which it is known; below it is open. Where nothing but shards
+    tells it, it is as often one as the other: rails of tensor groups leave the same records as shards over the GPUs of
+    a server (docs/decisions/0005), and of 23 random ones 8 had the width that was said (of other layouts without
+    pipelines 67 of 70)."""
 
     least_doubt: float = 0.01
     """Doubts and confidences below this are not distinguished: so rare are mistakes that the evidence itself shows."""

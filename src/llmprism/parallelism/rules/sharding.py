@@ -50,6 +50,13 @@ class ShardingRules:
     """Bytes of a gathering link relative to a replica's where nothing else is known: three passes over a ring of n
     against one n-th of two passes."""
 
+    shards_silent: float = 0.02
+    """Share of their mean rate up to which shard groups are silent in a slot of the step."""
+
+    replicas_alone: float = 0.5
+    """Share of the bytes of replicas that may be sent while their shard groups are silent: 0.16 and less in hybrid
+    sharding of random scenarios and real captures, 0.92 of the sums of tensor groups across servers."""
+
     hybrid_fits: tuple[float, float] = (0.55, 1.08)
     """What a member sends its shard group, relative to the prediction: 2/3 where parameters are gathered in half the
     precision of gradients, eleven twelfths where the last of four layers is kept, some percent of noise."""
