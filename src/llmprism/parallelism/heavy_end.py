@@ -7,6 +7,9 @@ with accumulated gradients only in the last pass. A step ends where heavy bursts
 The first burst of a step may be heavy too, because the first layers are gathered ahead; so of the two pauses around
 the last heavy burst the longer one is the end: the optimizer takes longer than a layer.
 
+Buckets of replicated training leave a few pauses in a step, and any order of their sizes: what has no more pauses than
+they is not judged.
+
 Bursts are what lies between the longer pauses of all sharded pairs together, or of the busiest pair where somebody is
 always sending. The place is found in byte-space, where steps repeat exactly.
 """
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64
+from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.parallelism.row_silences import silences_of_rows
@@ -50,10 +53,10 @@ def heavy_end(transfers: TransferTable, pairs: Bool, clock: StepClock, rules: La
     if step_bytes <= 0:
         return None
     pauses = long_pauses(silences, clock, rules)
+    if pauses.size < max(rules.ends.turn_pauses * clock.steps, 4):
+        return None
     where, length = position[pauses], silences.length_ns[pauses].astype(np.float64)
     weight = np.diff(where)
-    if weight.size < 3:
-        return None
     step = np.searchsorted(begins, where, side="right") - 1
     known = (step >= 0) & (step < begins.size - 1)
     size = np.where(known, begins[np.minimum(step + 1, begins.size - 1)] - begins[np.maximum(step, 0)], 1.0)
@@ -89,7 +92,13 @@ def long_pauses(silences: Silences, clock: StepClock, rules: LayoutRules) -> Int
 
 
 def _one_stands_out(place: Float64, length: Float64, step: Int64, known: Bool, rules: LayoutRules) -> bool:
-    """Is the longest pause of most steps much longer than any pause at another place?"""
+    """Is the longest pause of most steps much longer than any pause at another place, and longer than layers take?
+
+    Passes of accumulated gradients that reduce nothing leave nothing to send between them: the longest pause of such a
+    step lies between two of its passes, as long as a layer or two take, and not at its end.
+    """
+    if float(median(length[known])) * rules.ends.turn_pause > _longest_of_steps(length[known], step[known]):
+        return False
     order = np.flatnonzero(known)
     order = order[np.lexsort((-length[order], step[order]))]
     _, first, count = np.unique(step[order], return_index=True, return_counts=True)
@@ -98,6 +107,13 @@ def _one_stands_out(place: Float64, length: Float64, step: Int64, known: Bool, r
     others = np.zeros(first.size)
     np.maximum.at(others, np.repeat(np.arange(first.size), count)[elsewhere], length[order[elsewhere]])
     return bool(np.median(length[order[first]] / np.maximum(others, 1.0)) >= rules.ends.longest_stands_out)
+
+
+def _longest_of_steps(length: Float64, step: Int64) -> float:
+    """The longest pause of most steps."""
+    longest = np.zeros(int(step.max(initial=0)) + 1)
+    np.maximum.at(longest, step, length)
+    return float(median(longest[longest > 0]))
 
 
 def _contrast(where: Float64, weight: Float64, reach: float) -> Float64:

@@ -11,6 +11,9 @@ several steps in a row (only silences in steps whose neighbours have none count)
   taken for (the last collective before the pipelines wake, a place in byte-space) may just as well be the first message
   of the next step; with the usual short rest that makes no difference, after a checkpoint it does.
 * Where they agree about another place, all ticks are moved to that place.
+
+The begin of a job interrupts it as well, once, at a place that bytes tell (`job_begin`). Pipelines exchange other bytes
+while they are set up, and do not need it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.parallelism.byte_time import bytes_at, time_at
+from llmprism.parallelism.job_begin import place_by_begin
 from llmprism.parallelism.phase import message_silences
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.silences import Silences
@@ -40,13 +44,18 @@ class _Interruptions:
     before: Float64
 
 
-def after_interruptions(transfers: TransferTable, clock: StepClock, rules: LayoutRules = RULES) -> StepClock:
+def after_interruptions(
+    transfers: TransferTable, clock: StepClock, rules: LayoutRules = RULES, *, has_pipelines: bool = False
+) -> StepClock:
     """The clock, its ticks moved to where interruptions begin."""
     if clock.steps < rules.clock.least_steps:
         return clock
     silences = message_silences(transfers, transfers.pair_bytes > 0)
     if silences.count < clock.steps:
         return clock
+    begun = None if has_pipelines else place_by_begin(silences, clock, _limit(silences, clock, rules), rules)
+    if begun is not None:
+        clock = _at_place(silences, clock, begun, rules)
     found = _interruptions(silences, clock, rules)
     if not found.begin_ns.size:
         return clock
@@ -65,22 +74,36 @@ def after_interruptions(transfers: TransferTable, clock: StepClock, rules: Layou
 def _interruptions(silences: Silences, clock: StepClock, rules: LayoutRules) -> _Interruptions:
     """The silences of single steps that are far longer than the longest of the usual steps. In its first step a job is
     set up, which takes long and interrupts nothing."""
-    rule, ticks = rules.ends, clock.boundary_ns
-    length = silences.length_ns.astype(np.float64)
-    length[-1] = 0.0  # nobody saw its end
-    step = np.searchsorted(ticks, silences.begin_ns, side="right") - 1
-    inside = (step >= 0) & (step < ticks.size - 1)
-    longest = np.zeros(ticks.size - 1)
-    np.maximum.at(longest, step[inside], length[inside])
-    usual = float(median(longest))
-    spread = float(median(np.abs(longest - usual)))
-    limit = max(usual + rule.interruption_spreads * spread, rule.interruption * usual)
-    limit = max(limit, usual + rule.interruption_share * clock.period_ns)
-    chosen = np.flatnonzero(inside & (step > 0) & (length > limit))
+    ticks, step = clock.boundary_ns, _steps_of(silences, clock)
+    chosen = np.flatnonzero((step > 0) & (_lengths(silences) > _limit(silences, clock, rules)))
     chosen = chosen[_isolated(step[chosen])]
     sent, at = bytes_at(silences, ticks), silences.bytes_before[chosen].astype(np.float64)
     size = np.maximum(np.diff(sent), 1.0)[step[chosen]]
     return _Interruptions(silences.begin_ns[chosen], step[chosen], (at - sent[step[chosen]]) / size)
+
+
+def _limit(silences: Silences, clock: StepClock, rules: LayoutRules) -> float:
+    """The length from which a silence is far longer than the longest of the usual steps."""
+    rule, step = rules.ends, _steps_of(silences, clock)
+    longest = np.zeros(clock.boundary_ns.size - 1)
+    np.maximum.at(longest, step[step >= 0], _lengths(silences)[step >= 0])
+    usual = float(median(longest))
+    spread = float(median(np.abs(longest - usual)))
+    limit = max(usual + rule.interruption_spreads * spread, rule.interruption * usual)
+    return max(limit, usual + rule.interruption_share * clock.period_ns)
+
+
+def _steps_of(silences: Silences, clock: StepClock) -> Int64:
+    """The step in which each silence begins, -1 outside of all."""
+    step = np.searchsorted(clock.boundary_ns, silences.begin_ns, side="right") - 1
+    return np.where(step < clock.boundary_ns.size - 1, step, -1)
+
+
+def _lengths(silences: Silences) -> Float64:
+    """How long each silence is; of the last one nobody saw the end."""
+    length: Float64 = silences.length_ns.astype(np.float64)
+    length[-1] = 0.0
+    return length
 
 
 def _isolated(step: Int64) -> Bool:

@@ -7,7 +7,10 @@ the pause of the optimizer. What that says about the end of the step depends on 
 * It is the longest pause of the step, or what follows is not one dense burst: the step ends with it. So in replicated
   training, whose forward pass is silent too, and in fully sharded training, which gathers layer by layer again.
 * One dense burst of a third to a half of the bytes follows, and then the longest pause: parameters are gathered after
-  the optimizer (ZeRO 1 and 2) and the forward pass is silent. The step ends with the gathering.
+  the optimizer (ZeRO 1 and 2) and the forward pass is silent. The step ends with the gathering. Passes of accumulated
+  gradients have as long a pause each; the first of them ends the gathering.
+* Where the optimizer's pause is longer than the one after the burst, the forward pass is not silent: it gathers its
+  layers in that burst (ZeRO 3 that keeps them), and the step ends before it.
 
 Where the crowds fill the whole pause, the optimizer itself communicates, and the step ends with the last of them.
 Where tiny messages come all the time (gloo announces every transfer) or never, nothing is said.
@@ -19,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64
+from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.parallelism.byte_time import bytes_at
@@ -81,7 +84,13 @@ def optimizer_pause(
     found = _end_after(crowded[order[0]], fold, rules)
     if order.size > 1 and not found.longest:
         return None
-    return replace(found, alone=bool(near.mean() >= rules.ends.exchanged_alone))
+    return replace(found, alone=_share_of_steps(near, step[step >= 0]) >= rules.ends.exchanged_alone)
+
+
+def _share_of_steps(near: Bool, step: Int64) -> float:
+    """Share of its tiny messages that most steps exchange near the place: while a job is set up it exchanges others."""
+    each = np.bincount(step)
+    return float(median((np.bincount(step, near) / np.maximum(each, 1))[each > 0]))
 
 
 def _members(transfers: TransferTable, pairs: Bool) -> int:
@@ -156,14 +165,18 @@ def _end_after(optimizer: float, fold: _Fold, rules: LayoutRules) -> OptimizerPa
         [_usual_pause(fold, np.abs(after - (slot + 0.5) * width) <= width) for slot in range(rules.ends.tiny_places)]
     )
     slots[[0, rules.ends.tiny_places - 1]] = 0.0
-    longest = int(np.argmax(slots))
-    share = (longest + 0.5) * width
-    between = slots[1 : max(longest - 1, 1)]
-    dense = not between.size or float(between.max()) < rules.ends.gather_pause * slots[longest]
-    stands_out = own >= rules.ends.clearly_longer * slots[longest]
-    if stands_out or not dense or not rules.ends.gathered_share[0] <= share <= rules.ends.gathered_share[1]:
+    longest = float(slots.max())
+    long = slots >= longest / rules.ends.clearly_longer
+    first = int(np.argmax(long))
+    first += int(np.argmax(slots[first : first + 2]))  # a pause between two places is seen at both
+    share = (first + 0.5) * width
+    between = slots[1 : max(first - 1, 1)]
+    dense = not between.size or float(between.max()) < rules.ends.gather_pause * slots[first]
+    gathered = dense and rules.ends.gathered_share[0] <= share <= rules.ends.gathered_share[1]
+    if not gathered or own > slots[first]:
+        stands_out = own > longest if gathered else own >= rules.ends.clearly_longer * longest
         return OptimizerPause(optimizer, gathers=False, longest=bool(stands_out))
-    at = (np.abs(after - share) <= width) & (fold.length >= 0.5 * slots[longest])
+    at = (np.abs(after - share) <= width) & (fold.length >= 0.5 * slots[first])
     return OptimizerPause((optimizer + float(np.median(after[at]))) % 1.0, gathers=True, longest=False)
 
 

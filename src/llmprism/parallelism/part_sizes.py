@@ -16,7 +16,7 @@ from itertools import repeat
 
 import numpy as np
 
-from llmprism.arrays import Float64, Int64
+from llmprism.arrays import Float64, Int64, median
 from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
 from llmprism.parallelism.pause_code import counts_by_part
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -35,15 +35,25 @@ def bits_of_unlike_parts(pauses: Pauses, ticks: Int64, parts: int, rules: Layout
         return 0.0
     sorts, by_tick = int(pauses.size_sort.max(initial=-1)) + 1, sent_by_ticks(pauses, ticks)
     counts = counts_by_part(
-        pauses.offsets, pauses.start_ns, pauses.sent, by_tick, ticks, pauses.size_sort, parts, sorts
-    )
-    counts = counts[:, counts.any(axis=0)].astype(np.float64)
+        pauses.offsets, pauses.start_ns, pauses.sent, by_tick, ticks, pauses.size_sort, parts, sorts,
+        _weights(pauses, ticks),
+    )  # fmt: skip
+    counts = counts[:, counts.any(axis=0)]
     if not counts.size:
         return 0.0
     return (
         float(_code_length(counts.sum(axis=0), rules) - sum(_code_length(row, rules) for row in counts))
         / pauses.start_ns.size
     )
+
+
+def _weights(pauses: Pauses, ticks: Int64) -> Float64:
+    """What a message of each step counts: less than one where the step has more messages than usual. A fault that cuts
+    the messages of a few steps into many tells nothing about the places of a step."""
+    step = np.searchsorted(ticks, pauses.start_ns, side="right") - 1
+    count = np.bincount(step[(step >= 0) & (step < ticks.size - 1)], minlength=ticks.size - 1)
+    weight: Float64 = np.minimum(1.0, median(count) / np.maximum(count, 1))
+    return weight
 
 
 def _code_length(counts: Float64, rules: LayoutRules) -> float:

@@ -211,24 +211,27 @@ def _upper_median_distance(ordered: Float64) -> float:
 
 
 def _counts_by_arrays(
-    offsets: Int64, start: Int64, sent: Int64, by_tick: Int64, ticks: Int64, sort: Int64, parts: int, sorts: int
-) -> Int64:
+    offsets: Int64, start: Int64, sent: Int64, by_tick: Int64, ticks: Int64, sort: Int64, parts: int, sorts: int,
+    weight: Float64,
+) -> Float64:  # fmt: skip
     """The kernel below without a loop."""
     step = np.searchsorted(ticks, start, side="right") - 1
     inside = (step >= 0) & (step < ticks.size - 1)
     pair, at = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))[inside], step[inside]
     whole = np.maximum(by_tick[pair, at + 1] - by_tick[pair, at], 1)
     part = np.minimum((sent[inside] - by_tick[pair, at]) * parts // whole, parts - 1)
-    return np.bincount(part * sorts + sort[inside], minlength=parts * sorts).reshape(parts, sorts)
+    counts = np.bincount(part * sorts + sort[inside], weight[at], minlength=parts * sorts)
+    return counts.astype(np.float64).reshape(parts, sorts)
 
 
 @kernel(by_arrays=_counts_by_arrays)
 def counts_by_part(
-    offsets: Int64, start: Int64, sent: Int64, by_tick: Int64, ticks: Int64, sort: Int64, parts: int, sorts: int
-) -> Int64:
+    offsets: Int64, start: Int64, sent: Int64, by_tick: Int64, ticks: Int64, sort: Int64, parts: int, sorts: int,
+    weight: Float64,
+) -> Float64:  # fmt: skip
     """How many messages of each sort are sent in each part of the steps, which are cut into equal shares of the bytes
-    that their pair sends in them."""
-    counts = np.zeros((parts, sorts), dtype=np.int64)
+    that their pair sends in them. A message counts as much as its step has `weight`."""
+    counts = np.zeros((parts, sorts))
     steps = ticks.size - 1
     for pair in range(offsets.size - 1):
         step = -1
@@ -238,5 +241,5 @@ def counts_by_part(
             if 0 <= step < steps:
                 first = by_tick[pair, step]
                 whole = max(by_tick[pair, step + 1] - first, 1)
-                counts[min((sent[row] - first) * parts // whole, parts - 1), sort[row]] += 1
+                counts[min((sent[row] - first) * parts // whole, parts - 1), sort[row]] += weight[step]
     return counts

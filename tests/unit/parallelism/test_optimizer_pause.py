@@ -45,6 +45,25 @@ def test_parameters_gathered_after_the_optimizer_belong_to_the_step():
     assert found.shift == pytest.approx(1 / 3, abs=0.02)
 
 
+def test_the_first_of_several_silent_forward_passes_ends_the_gathering():
+    # two passes of accumulated gradients, both silent forward, 50 MB each, optimizer with the norm, 50 MB of parameters
+    transfers = ring([(200, 50), (700, 50), (760, 50)], norms=[755])
+    found = optimizer_pause(transfers, every(transfers), clock_at(752))
+    assert found is not None
+    assert found.gathers
+    assert found.shift == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_layers_gathered_under_the_forward_pass_begin_a_step():
+    # the optimizer's pause is longer than the one between 100 MB of gathers and 100 MB of reductions
+    transfers = ring([(0, 100), (440, 100)], norms=[700])
+    found = optimizer_pause(transfers, every(transfers), clock_at(120))
+    assert found is not None
+    assert not found.gathers
+    assert found.longest
+    assert found.shift == pytest.approx(1 / 2, abs=0.02)
+
+
 def test_a_step_ends_with_the_optimizer_when_its_pause_is_the_longest():
     transfers = ring([(0, 100), (150, 200)], norms=[500])
     found = optimizer_pause(transfers, every(transfers), clock_at(120))

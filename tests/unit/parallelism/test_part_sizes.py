@@ -37,6 +37,14 @@ def test_equal_steps_taken_together_are_alike_though_their_parts_are_not():
     assert bits(transfers, np.arange(21) * 2 * STEP_NS, 2) < 0.08
 
 
+def test_a_step_whose_messages_a_fault_cuts_into_many_says_nothing_about_places():
+    """One of 48 steps is cut into pieces of a fortieth; it is always the second of three steps taken together."""
+    cut = [(STEP_NS + piece * 2_400_000, MEGABYTE // 40) for piece in range(400)]
+    whole = [(step * STEP_NS + piece * 8_000_000, MEGABYTE) for step in range(48) if step != 1 for piece in range(10)]
+    transfers = transfer_table([Flow("a", "b", start, start + 1_000_000, size) for start, size in cut + whole])
+    assert bits(transfers, np.arange(17) * 3 * STEP_NS, 8) < 0.08
+
+
 def test_nothing_inside_the_ticks_says_nothing():
     transfers = messages(4, [MEGABYTE])
     assert bits(transfers, np.array([-20, -10]) * STEP_NS, 2) == 0.0

@@ -48,7 +48,9 @@ def test_loops_and_arrays_say_the_same(seed):
     both_ways(around_medians, offsets, pause, order, place, places)
     outside = np.where(place == OUTSIDE, 0, OUTSIDE)
     both_ways(around_medians, offsets, pause, order, outside, np.ones_like(places))
-    both_ways(counts_by_part, offsets, start, sent, by_tick, ticks, size % 5, 4, 5)
+    both_ways(
+        counts_by_part, offsets, start, sent, by_tick, ticks, size % 5, 4, 5, np.linspace(0.5, 1.0, ticks.size - 1)
+    )
 
 
 def test_bytes_by_each_tick_are_those_of_earlier_messages():
@@ -72,5 +74,6 @@ def test_deviations_are_from_the_medians_of_the_places():
 def test_messages_are_counted_by_the_part_of_their_step():
     offsets, start, sent = np.array([0, 4]), np.array([1, 2, 3, 4]), np.array([0, 10, 20, 30])
     by_tick = np.array([[0, 40]])
-    counts = counts_by_part(offsets, start, sent, by_tick, np.array([0, 9]), np.array([0, 0, 1, 1]), 2, 2)
-    assert counts.tolist() == [[2, 0], [0, 2]]
+    sort, ticks = np.array([0, 0, 1, 1]), np.array([0, 9])
+    counts = counts_by_part(offsets, start, sent, by_tick, ticks, sort, 2, 2, np.array([0.5]))
+    assert counts.tolist() == [[1, 0], [0, 1]]

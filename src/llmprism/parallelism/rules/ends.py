@@ -115,6 +115,19 @@ class StepEndRules:
     """...and from which they overrule the ticks, which silences of all steps speak for: rarer than one in five
     hundred."""
 
+    # The begin of a job
+    handed_out: tuple[float, ...] = (0.0, 1.0 / 3.0, 0.5)
+    """Bytes by which parameters are handed out before the first step, relative to those of a step: none, those of one
+    of three or of one of two passes over all ranks."""
+
+    exactly_begun: float = 0.005
+    """Steps by which that may be off: bytes of real steps are exact to 0.0002 to 0.0015, and what else is sent at the
+    begin adds as much. In 64 captures without pipelines the longest of the first silences lies at such a place, and is
+    the end of a step in each; in 9 it lies elsewhere, and is one in 4."""
+
+    first_ticks: int = 5
+    """Ticks whose place the begin is compared with: the further away, the more do bytes that vary add up."""
+
     # Ticks at one phase
     near_phase: float = 0.15
     """Share of a step by which ticks may vary around one phase of it: jitter, not the next pause of a sharded step."""
