@@ -111,8 +111,8 @@ def ending_at(
     if together and running.silence_ns <= late:
         return running  # all stand at the same point: the next message may be late
     silenced = silent_first(state, silent, period, rules) if running.step >= rules.endings.few_steps else -1
-    told = next_to_all_that_noticed(job, state, period, until, rules) if resumed is None else -1  # agents talk, too
-    silenced = told if told >= 0 else silenced
+    dead = next_to_all_that_noticed(job, state, period, until, rules) if resumed is None else -1  # agents talk, too
+    silenced = dead if dead >= 0 else silenced
     blamed = _blamed(running, job, state, (first, silenced), (until, late), rules, connects=connects, sure=missed)
     if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
         return replace(blamed, state=JobState.CRASHED)

@@ -37,33 +37,33 @@ def stopped(*words, size=lambda step, k: 60):
     return job, state
 
 
-def told(*words, **usual):
+def named(*words, **usual):
     row = next_to_all_that_noticed(*stopped(*words, **usual), STEP, LAST + 60 * STEP)
     return NAMES[row] if row >= 0 else None
 
 
 def test_the_silent_one_between_two_that_notice_has_died():
-    assert told(word("d", 20), word("b", 90)) == "c"
-    assert told(word("d", 20)) is None, "c or e"
+    assert named(word("d", 20), word("b", 90)) == "c"
+    assert named(word("d", 20)) is None, "c or e"
 
 
 def test_the_header_of_a_message_that_never_follows_is_a_word_too():
-    assert told(word("b", 5, 4, to="c"), word("a", 40, to="b")) == "c"
+    assert named(word("b", 5, 4, to="c"), word("a", 40, to="b")) == "c"
 
 
-def test_those_that_notice_later_that_the_first_have_left_are_not_asked():
-    assert told(word("d", 20), word("b", 90), word("f", 120)) == "c"
+def test_those_that_notice_later_that_the_first_have_left_do_not_count():
+    assert named(word("d", 20), word("b", 90), word("f", 120)) == "c"
 
 
 @pytest.mark.parametrize("size", [lambda step, _: 36 if step == 0 else 60, lambda step, k: 40 + 8 * step + k])
 def test_words_of_usual_sizes_or_where_sizes_are_always_new_say_nothing(size):
-    assert told(word("d", 20), word("b", 90), size=size) is None
+    assert named(word("d", 20), word("b", 90), size=size) is None
 
 
-def test_signs_of_life_and_what_is_said_much_later_say_nothing():
+def test_heartbeats_and_what_is_said_much_later_say_nothing():
     beats = [word(name, at) for name in "bd" for at in (20, 1020)]
-    assert told(*beats) is None
-    assert told(word("d", 20), word("b", 5000)) is None
+    assert named(*beats) is None
+    assert named(word("d", 20), word("b", 5000)) is None
 
 
 def test_where_messages_are_announced_words_of_new_sizes_are_not_the_first():

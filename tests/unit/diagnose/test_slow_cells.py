@@ -71,14 +71,14 @@ def test_a_card_that_sends_slowly_and_before_which_pieces_wait_is_named_by_both_
     made = with_messages(
         evidence_of(pairs, rate={"cd": during(8, 9, 1.0, 10.0)}, duration=during(8, 9, 7 * STEP, STEP))
     )
-    plain = judge_transfers(replace(made, job=replace(made.job, transfers=many(made.job.transfers))))
-    assert plain.by_both_signs() is None
-    assert find_slow_places([plain]) == []
-    held = np.zeros_like(plain.sick)
+    slow = judge_transfers(replace(made, job=replace(made.job, transfers=many(made.job.transfers))))
+    assert slow.by_both_signs() is None
+    assert find_slow_places([slow]) == []
+    held = np.zeros_like(slow.sick)
     held[pairs.index("bc"), 8] = True
-    queued = JudgedCells(held, plain.known, np.where(held, 0.8, 0.0), plain.weight, plain.passes)
-    assert find_slow_places([replace(plain, sick=np.zeros_like(held), queued=queued)]) == []
-    (finding,) = find_slow_places([replace(plain, queued=queued)])
+    queued = JudgedCells(held, slow.known, np.where(held, 0.8, 0.0), slow.weight, slow.passes)
+    assert find_slow_places([replace(slow, sick=np.zeros_like(held), queued=queued)]) == []
+    (finding,) = find_slow_places([replace(slow, queued=queued)])
     assert (finding.kind, finding.where.id) == (FindingKind.SLOW_NIC, "c")
 
 
