@@ -147,10 +147,16 @@ def _cheapest(
     transfers: TransferTable, judges: Int64, pauses: Pauses, covering: list[StepClock], window: tuple[int, int],
     rules: LayoutRules,
 ) -> BestClock:  # fmt: skip
-    """The clock with the fewest bits."""
+    """The clock with the fewest bits. A slower one that is a little behind is tried at other phases before that."""
     by_clock = priced(pauses, [clock.boundary_ns for clock in covering], window, rules)
     price = _price(pauses, covering, by_clock, rules)
     best = int(np.argmin(price))
+    slower = _slower_in_reach(covering, price, best, rules)
+    if slower is not None:
+        covering = covering + _phases(covering[slower], _silences(transfers, judges), rules)
+        by_clock = priced(pauses, [clock.boundary_ns for clock in covering], window, rules)
+        price = _price(pauses, covering, by_clock, rules)
+        best = int(np.argmin(price))
     finer = [
         i
         for i in np.argsort(price)
@@ -169,6 +175,19 @@ def _cheapest(
     rival = int(np.argmin(np.where(same, np.inf, price)))
     other, _ = _best_in_place(pauses, covering, by_clock, rival, rules)
     return BestClock.of(chosen, other, float(price[rival] - price[best]))
+
+
+def _slower_in_reach(clocks: list[StepClock], price: Float64, best: int, rules: LayoutRules) -> int | None:
+    """The cheapest of the slower clocks that are behind the best one by so little that their ticks need only be better
+    in place; None where there is none."""
+    slow = [
+        i
+        for i, clock in enumerate(clocks)
+        if clock.period_ns > rules.clock.slower * clocks[best].period_ns
+        and clock.steps >= rules.clock.compound_steps
+        and price[i] < price[best] + rules.clock.uneven_margin_bits
+    ]
+    return min(slow, key=lambda i: float(price[i]), default=None)
 
 
 def _best_in_place(

@@ -6,7 +6,7 @@ import pytest
 from llmprism.model import Job, StepClock
 from llmprism.parallelism import rival_clocks
 from llmprism.parallelism.clock_score import bits_of, pauses_of, priced
-from llmprism.parallelism.rival_clocks import BestClock, _divides, _margin, _price, best_clock
+from llmprism.parallelism.rival_clocks import BestClock, _cheapest, _divides, _margin, _price, best_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
 
@@ -94,3 +94,21 @@ def test_ticks_are_no_parts_of_steps_of_which_there_are_few(monkeypatch):
     assert rival_clocks._whole_steps(None, best, [few, enough], RULES) is best
     assert any(one is enough for one in tried)
     assert all(one.steps >= RULES.clock.compound_steps for one in tried)
+
+
+def test_ticks_of_a_slower_clock_are_put_in_place_before_it_is_left():
+    """Layers of a step pause alike but for a few; the step's clock ticks now at one of its places, now at another."""
+    rng = np.random.default_rng(3)
+    layers, steps, now, rows, ends = 12, 20, 0, [], []
+    for _ in range(steps):
+        for layer in range(layers):
+            rows.append(Flow("a", "b", now, now + 5_000_000, 1_000_000))
+            ends.append(now + 5_000_000)
+            usual = {3: 20e6, 7: 30e6, 11: 60e6}.get(layer, 12e6)
+            now += 5_000_000 + int(usual * rng.uniform(0.9, 1.1))
+    transfers, every = transfer_table(rows), np.array([0])
+    misplaced = np.array([ends[layers * step + (6, 6, 7, 8)[step % 4]] for step in range(steps)])
+    clocks = [StepClock(np.array(one), np.ones(len(one) - 1, dtype=np.bool_), 1.0) for one in (ends, misplaced)]
+    found = _cheapest(transfers, every, pauses_of(transfers, every), clocks, (0, now), RULES)
+    assert found.clock.steps < steps
+    assert found.clock.unevenness < clocks[1].unevenness
