@@ -139,7 +139,7 @@ def _two_scatters(last_pass: float, rules: LayoutRules) -> float:
     """Two of the two gathers and one scatter of every micro-batch and one more: what follows where weights have passes
     of their own behind the last gradient that is handed on."""
     batches = rules.stages.backward_share / last_pass
-    return 2.0 / (3.0 * batches + 1.0)
+    return 2.0 / (rules.sharding.collectives_of_a_batch * batches + 1.0)
 
 
 def _end_with_the_passes(

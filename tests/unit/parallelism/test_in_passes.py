@@ -92,8 +92,8 @@ def test_what_every_pass_needs_is_sent_between_any_two_messages_that_are_handed_
     transfers = transfer_table(flows)
     names = transfers.addresses
     pair = {names[s] + names[d]: i for i, (s, d) in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
-    asked = np.array([pair["ac"], pair["ad"], pair["cd"]], dtype=np.int64)
-    share = sent_between(transfers, asked, [(pair["ab"], pair["ba"])], CLOCK)
+    chosen = np.array([pair["ac"], pair["ad"], pair["cd"]], dtype=np.int64)
+    share = sent_between(transfers, chosen, [(pair["ab"], pair["ba"])], CLOCK)
     assert share[0] == 1.0
     assert share[1] == 1 / (BATCHES - 1)
     assert np.isnan(share[2]), "nothing is handed on by c"

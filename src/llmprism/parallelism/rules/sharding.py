@@ -50,6 +50,9 @@ class ShardingRules:
     """Bytes of a gathering link relative to a replica's where nothing else is known: three passes over a ring of n
     against one n-th of two passes."""
 
+    collectives_of_a_batch: float = 3.0
+    """Gathers and scatters of a sharded stage for every micro-batch: two gathers and one scatter."""
+
     shards_silent: float = 0.02
     """Share of their mean rate up to which shard groups are silent in a slot of the step."""
 
