@@ -284,7 +284,8 @@ def main() -> int:
         scenarios, faults = (sum(one.part == part for one in known) for part in (RANDOM, FAULTS))
         fitted_to = (
             f"{len(known) - scenarios - faults} layouts of captures and sources, {scenarios} of random scenarios "
-            f"(of seeds {SEEDS[0]} to {SEEDS[-1]}) and {faults} of random faults (from {FIRST_FAULT} on), at commit {commit}"
+            f"(of seeds {SEEDS[0]} to {SEEDS[-1]}) and {faults} of random faults (from {FIRST_FAULT} on), "
+            f"at commit {commit}"
         )
         if arguments.keep:
             fitted_to += " (the constant and the terms that were new; the others at an earlier one)"
