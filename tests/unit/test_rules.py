@@ -21,6 +21,7 @@ FORMATS = {
     "ingest/record_order.py:RUN": "work",
     "ingest/record_order.py:SMALL_TABLE": "work",
     "ingest/transfers.py:_BINS": "how finely pauses are counted",
+    "ingest/transfers.py:_CHANCE_NS": "the unit of a time that serves as a random number",
     "diagnose/tally.py:ROUNDING": "rounding of sums",
     "logs/blocks.py:_CONTROL": "bytes of text",
     "logs/log_times.py": "units and the calendar",
