@@ -243,8 +243,8 @@ def _with_exchanges_of_stages(draft: PartialLayout) -> PartialLayout:
 
 def _with_interruptions(draft: PartialLayout) -> PartialLayout:
     """The clock, moved to where the job was interrupted; ends that were not seen but estimated stay."""
-    seen, rules, passes = (draft.job.transfers, draft.clock), draft.rules, bool(draft.pipes.forward)
-    return replace(draft, clock=after_interruptions(*seen, rules, has_pipelines=passes)) if draft.groups else draft
+    seen, rules, pipes = (draft.job.transfers, draft.clock), draft.rules, bool(draft.pipes.forward)
+    return replace(draft, clock=after_interruptions(*seen, rules=rules, has_pipelines=pipes)) if draft.groups else draft
 
 
 def _with_kind(draft: PartialLayout, in_step: InStep) -> InStep:
