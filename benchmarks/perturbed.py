@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -84,6 +85,16 @@ class Right:
         )  # fmt: skip
 
 
+def folders_of(sources: Sequence[str]) -> list[Path]:
+    """The folders of these sources: those of ../shared/data, or any others."""
+    return [DATA / name if (DATA / name).exists() else Path(name) for name in sources]
+
+
+def cases_of(folder: Path) -> list[Path]:
+    """The captures in a folder that have a truth."""
+    return sorted(path.parent for path in folder.glob("*/truth.json.gz"))
+
+
 def disturb(flows: Path, how: str, out: Path) -> None:
     """Writes the records of a capture as they are after a disturbance; the same ones every time."""
     with duckdb.connect() as connection:
@@ -141,8 +152,7 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="say which cases became worse")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     arguments = parser.parse_args()
-    roots = [DATA / name if (DATA / name).exists() else Path(name) for name in arguments.sources]
-    cases = sorted(path.parent for root in roots for path in root.glob("*/truth.json.gz"))
+    cases = sorted(case for root in folders_of(arguments.sources) for case in cases_of(root))
     names = [how for how in DISTURBED if how == "as recorded" or arguments.only in how]
     print(f"{len(cases)} captures\n{'':<24}" + "".join(f"{field.name:>14}" for field in fields(Right)))
     with ProcessPoolExecutor(arguments.jobs) as pool:

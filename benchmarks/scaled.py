@@ -26,7 +26,7 @@ from llmprism.model.flows import CONTROL_BYTES
 from llmprism.report.json_report import document
 from llmprism.score import Truth, read_truth, score_report
 from llmprism.score.document import IssueFact, ScoredJob
-from perturbed import DATA, ROOT, Right
+from perturbed import Right, cases_of, folders_of
 
 SOURCES = ("captures", "captures_more", "frameworks", "gloo", "production")
 
@@ -89,8 +89,7 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="say which captures are worse")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     arguments = parser.parse_args()
-    roots = [DATA / name if (DATA / name).exists() else ROOT / name for name in arguments.sources]
-    cases = sorted(path.parent for root in roots for path in root.glob("*/truth.json.gz"))
+    cases = sorted(case for root in folders_of(arguments.sources) for case in cases_of(root))
     print(f"{len(cases)} captures\n{'times':<8}{'jobs':>8}{'structure':>12}{'step F1':>10}{'located':>9}{'alarms':>8}")
     with ProcessPoolExecutor(arguments.jobs) as pool:
         before = list(pool.map(look, [(case, 1.0) for case in cases]))

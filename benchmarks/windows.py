@@ -26,7 +26,7 @@ from llmprism.cli.diagnose import diagnose_files
 from llmprism.report.json_report import document
 from llmprism.score import Score, Truth, read_truth, score_report
 from llmprism.score.document import ScoredJob
-from perturbed import DATA, ROOT, SOURCES
+from perturbed import SOURCES, cases_of, folders_of
 
 LEFT_OUT: Final = 3
 """Steps at the begin of every job: the first is longer than the others, and some collectives appear in the second."""
@@ -138,12 +138,10 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="say which windows are not right")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     arguments = parser.parse_args()
-    roots = [DATA / name if (DATA / name).exists() else ROOT / name for name in arguments.sources]
     print(f"{'':<28}{'cases':>8}{'jobs':>14}{'structure':>16}{'step F1':>10}{'alarms':>8}")
     with ProcessPoolExecutor(arguments.jobs) as pool:
-        for root in roots:
-            cases = sorted(path.parent for path in root.glob("*/truth.json.gz"))
-            cut = [(case, windows_of(read_truth(case / "truth.json.gz"))) for case in cases]
+        for root in folders_of(arguments.sources):
+            cut = [(case, windows_of(read_truth(case / "truth.json.gz"))) for case in cases_of(root)]
             whole = list(pool.map(look, [(case, "whole", None) for case, windows in cut if windows]))
             parts = list(pool.map(look, [(case, name, w) for case, windows in cut for name, w in windows.items()]))
             print(line(f"{root.name}, whole captures", whole))

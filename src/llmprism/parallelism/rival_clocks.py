@@ -153,8 +153,9 @@ def _cheapest(
     best = int(np.argmin(price))
     slower = _slower_in_reach(covering, price, best, rules)
     if slower is not None:
-        covering = covering + _phases(covering[slower], _silences(transfers, judges), rules)
-        by_clock = priced(pauses, [clock.boundary_ns for clock in covering], window, rules)
+        phases = _phases(covering[slower], _silences(transfers, judges), rules)
+        covering = covering + phases
+        by_clock += priced(pauses, [clock.boundary_ns for clock in phases], window, rules)
         price = _price(pauses, covering, by_clock, rules)
         best = int(np.argmin(price))
     finer = [
