@@ -29,7 +29,7 @@ from llmprism.parallelism.pause_code import NOT_JUDGED, OUTSIDE, around_medians,
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.robust import row_quantiles
 
-__all__ = ["Pauses", "Priced", "bits_of", "pauses_of", "priced", "sent_by_ticks"]
+__all__ = ["Pauses", "Priced", "bits_of", "pauses_of", "priced", "sent_by_ticks", "variation_of"]
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,14 @@ def _price(
     saved = _saved_by_a_stretch(np.bincount(before[inside], by_pause - alone[inside]).astype(np.float64))
     bits = float(by_pause.sum() + by_place.sum() + alone[place == OUTSIDE].sum())
     whole = (ticks[:-1] >= window[0]) & (ticks[1:] <= window[1])
-    amount = np.diff(sent, axis=1)[:, whole].astype(np.float64)
     period = float(median(np.diff(ticks)[whole])) if whole.any() else 1.0
-    return Priced(bits, saved, int(whole.sum()), float(np.sqrt(max(period, 1.0))), _variation(amount, rules))
+    variation = _variation(np.diff(sent, axis=1)[:, whole].astype(np.float64), rules)
+    return Priced(bits, saved, int(whole.sum()), float(np.sqrt(max(period, 1.0))), variation)
+
+
+def variation_of(pauses: Pauses, ticks: Int64, rules: LayoutRules = RULES) -> Float64:
+    """How much each pair's bytes vary from step to step, relative to their mean."""
+    return _variation(np.diff(sent_by_ticks(pauses, ticks), axis=1).astype(np.float64), rules)
 
 
 def _saved_by_a_stretch(saved: Float64) -> float:
@@ -191,7 +196,10 @@ def _code_lengths(pauses: Pauses, place: Int64, places: Int64, rules: LayoutRule
     ] + 0.5 * np.log2(size)
     alike = np.bincount(cell, by_pair) <= np.bincount(cell, by_place) + median
     bits = np.repeat(np.log2(scale), count) + np.where(alike[cell], by_pair, by_place)
-    return bits, np.where(alike, 1.0, 1.0 + median)
+    held = np.maximum(np.bincount(pair_of_place, minlength=count.size), 1)
+    share = (np.bincount(pair_of_place, alike, minlength=count.size) + 0.5) / (held + 1.0)
+    own, usual_ = -np.log2(1.0 - share)[pair_of_place], -np.log2(share)[pair_of_place]
+    return bits, np.where(alike, usual_, own + median)
 
 
 def sent_by_ticks(pauses: Pauses, ticks: Int64) -> Int64:

@@ -30,7 +30,7 @@ from llmprism.parallelism.clock_score import Pauses, sent_by_ticks
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.robust import known_median
 
-__all__ = ["Compound", "are_steps", "slower_clock", "ticks_in_steps"]
+__all__ = ["Compound", "are_alike", "are_steps", "slower_clock", "ticks_in_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,14 @@ def are_steps(pauses: Pauses, fast: Int64, slow: Int64, behind: float, rules: La
         return False
     compound = replace(compound, whole=_some_send_once(pauses, fast, place, rules))
     return not _are_parts(compound, _contrast(pauses, fast), rules)
+
+
+def are_alike(pauses: Pauses, fast: Int64, slow: Int64, rules: LayoutRules = RULES) -> bool:
+    """Does the place in the slower step tell nothing at all about how long the ticks of the faster one and their parts
+    take? Not known, and so False, where they are no part of it."""
+    place = ticks_in_steps(fast, slow, rules)
+    compound = None if place is None else _saved(_part_lengths(pauses, fast, rules), place, rules)
+    return compound is not None and compound.bits <= 0.0
 
 
 def _worth(compound: Compound, rules: LayoutRules) -> bool:

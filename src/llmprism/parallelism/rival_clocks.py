@@ -17,8 +17,8 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable, ranges
 from llmprism.model.job import Job
 from llmprism.parallelism.bridged_clock import bridged_clock
-from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of, priced
-from llmprism.parallelism.compound_steps import are_steps, slower_clock, ticks_in_steps
+from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of, priced, variation_of
+from llmprism.parallelism.compound_steps import are_alike, are_steps, slower_clock, ticks_in_steps
 from llmprism.parallelism.known_step import known_clock
 from llmprism.parallelism.lost_records import loses_records, with_usual_bytes
 from llmprism.parallelism.outstanding import outstanding_clock
@@ -84,7 +84,7 @@ def _best_clock(job: Job, bulk: Bool, rules: LayoutRules, known_bytes: int) -> B
     pauses = pauses_of(transfers, judges, rules)
     covering = _bridged(covering, pauses, _silences(transfers, judges), window, rules)
     best = _cheapest(transfers, judges, pauses, covering, window, rules)
-    best = _whole_steps(pauses, best, covering, rules)
+    best = _whole_steps(pauses, _single_steps(pauses, best, covering, window, rules), covering, rules)
     best = _answered(transfers, bulk, pauses, best, covering, window, rules)
     known = known_clock(transfers, bulk, pauses, best.clock, covering, known_bytes, rules)
     if known.chosen is None:
@@ -128,6 +128,33 @@ def _answered(
     by_clock = priced(pauses, [clock.boundary_ns for clock in clocks], window, rules)
     chosen, _ = _best_in_place(pauses, clocks, by_clock, len(rivals), rules)
     return replace(BestClock.of(chosen, best.clock, rules.clock.margin_bits), settled=True)
+
+
+def _single_steps(
+    pauses: Pauses, best: BestClock, rivals: list[StepClock], window: tuple[int, int], rules: LayoutRules
+) -> BestClock:
+    """The best clock, or a finer one that is a little behind and whose ticks are steps: each sends the same bytes, and
+    the place in the slower step tells nothing about them. Pauses alone may fit more places better by chance."""
+    others = [*rivals, best.rival.clock] if best.rival is not None else rivals
+    for one in sorted(others, key=lambda clock: -clock.period_ns):
+        slow = best.clock
+        if one.period_ns * rules.clock.slower > slow.period_ns or not _same_bytes(pauses, one, slow, rules):
+            continue
+        if are_alike(pauses, one.boundary_ns, slow.boundary_ns, rules):
+            both = [slow, one]
+            price = _price(pauses, both, priced(pauses, [clock.boundary_ns for clock in both], window, rules), rules)
+            if price[1] < price[0] + rules.clock.uneven_margin_bits:
+                best = BestClock.of(one, slow, float(price[0] - price[1]))
+    return best
+
+
+def _same_bytes(pauses: Pauses, fine: StepClock, coarse: StepClock, rules: LayoutRules) -> bool:
+    """Are the bytes between ticks of the finer clock as constant as those of the other one's steps, but for a message
+    now before and now after a tick and for the losses of a collector, which shrink with the root of the time?"""
+    longer = np.sqrt(coarse.period_ns / max(fine.period_ns, 1.0))
+    of_fine, of_coarse = (variation_of(pauses, clock.boundary_ns, rules) for clock in (fine, coarse))
+    message = fine.boundary_ns.size / np.maximum(np.diff(pauses.offsets), 1)
+    return bool(median(of_fine / np.maximum(np.maximum(of_coarse * longer, message), rules.clock.exact_bytes)) <= 1.0)
 
 
 def _whole_steps(pauses: Pauses, best: BestClock, rivals: list[StepClock], rules: LayoutRules) -> BestClock:
