@@ -264,7 +264,8 @@ def _price(pauses: Pauses, clocks: list[StepClock], by_clock: list[Priced], rule
     )
     by_period = np.argsort([_mean_step(clock) for clock in clocks])
     explained[by_period] = np.maximum.accumulate(explained[by_period])
-    price: Float64 = bits_of(pauses, by_clock, rules) - explained
+    few = np.array([clock.steps < rules.clock.compound_steps for clock in clocks])
+    price: Float64 = bits_of(pauses, by_clock, rules) - explained + few * rules.clock.margin_bits
     return price
 
 
