@@ -4,7 +4,8 @@ Every micro-batch gathers and reduces all layers, so its traffic repeats exactly
 only the last pass of a step is followed by the optimizer, before which no layer can be gathered again. The reduction of
 one pass and the gathering of the next are one burst, which only every m-th tick interrupts. That is looked for at every
 place of the tick. A pause longer than half a pass is no optimizer: it is a checkpoint or an evaluation after every m-th
-step, and joins nothing; neither does one before which every tick rests, as after an optimizer of its own.
+step, and joins nothing; neither does one before which every tick rests, as after an optimizer of its own. And a pass
+gathers layer after layer, forward and backward: a tick most of whose silence is one is a step, with passes in it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def between_passes(
     if clock.period_ns <= 0.0 or clock.steps < 2 * rule.accumulated_steps:
         return None
     silences = message_silences(transfers, gradient)
-    if not silences.count:
+    if not silences.count or _longest_share(silences, clock) > rule.longest_layer:
         return None
     number, longest, which = _longest_by_place(silences, clock, rule.burst_places)
     seen = np.quantile(longest, 1.0 - 1.0 / rule.most_passes, axis=0)
@@ -49,6 +50,16 @@ def between_passes(
                 regular = np.array([clock.regular[a : b + 1].all() for a, b in pairwise(ticks)], dtype=np.bool_)
                 return StepClock(silences.begin_ns[which[ticks, place]], whole & regular, clock.dominance), passes
     return None
+
+
+def _longest_share(silences: Silences, clock: StepClock) -> float:
+    """The longest silence of most ticks, as a share of the tick."""
+    first = np.searchsorted(silences.begin_ns, clock.boundary_ns)
+    filled = np.flatnonzero(np.diff(first) > 0)
+    if not filled.size:
+        return 0.0
+    longest = np.maximum.reduceat(silences.length_ns, first[filled])
+    return float(median(longest / np.diff(clock.boundary_ns)[filled]))
 
 
 def _longest_by_place(silences: Silences, clock: StepClock, places: int) -> tuple[Int64, Int64, Int64]:

@@ -8,11 +8,15 @@ from llmprism.parallelism.accumulation import between_passes
 from unit.builders import MS, Flow, transfer_table
 
 
-def interrupted(pauses_ms):
-    """Ticks of 60 ms computation, then reduction and gathering as one burst, interrupted in its middle for so long."""
+def interrupted(pauses_ms, layers=4):
+    """Ticks of 60 ms computation in so many layers, then reduction and gathering as one burst, interrupted in its middle
+    for so long."""
     at, flows, ticks = 0.0, [], []
     for pause in pauses_ms:
         ticks.append(at)
+        for layer in range(1, layers):
+            gathered = at + 60 * layer / layers
+            flows.append(Flow("a", "b", int(gathered * MS), int((gathered + 1) * MS), 1_000_000))
         flows.append(Flow("a", "b", int((at + 60) * MS), int((at + 75) * MS), 6_000_000))
         flows.append(Flow("a", "b", int((at + 75 + pause) * MS), int((at + 90 + pause) * MS), 6_000_000))
         at += 90 + pause
@@ -40,3 +44,7 @@ def test_an_optimizer_inside_every_mth_tick_ends_a_step(count):
 )
 def test_other_interruptions_join_nothing(pauses):
     assert interrupted(pauses) is None
+
+
+def test_ticks_that_compute_in_one_piece_are_steps_with_checkpoints_between_them():
+    assert interrupted([20.0 if k % 4 == 1 else 0.1 for k in range(40)], layers=1) is None
