@@ -65,9 +65,10 @@ def _standing_out(job: Job, best: BestClock, rules: LayoutRules) -> BestClock | 
 
 
 def surer_layout(fast: JobLayout, slow: JobLayout, rules: LayoutRules = RULES) -> JobLayout:
-    """The layout with the slower clock where it is surer and does not tell the same of several steps together."""
-    ahead = _odds(slow) - _odds(fast)
-    return slow if ahead > rules.clock.slower_nats and not _several_steps(fast, slow, rules) else fast
+    """The layout with the slower clock where it is surer, also as a whole, and does not tell the same of several steps
+    together."""
+    surer = _odds(slow) - _odds(fast) > rules.clock.slower_nats and slow.confidence >= fast.confidence
+    return slow if surer and not _several_steps(fast, slow, rules) else fast
 
 
 def _odds(layout: JobLayout) -> float:
