@@ -178,7 +178,7 @@ def _code_lengths(pauses: Pauses, place: Int64, places: Int64, rules: LayoutRule
     """Bits of each pause that has a place, and of each of the places. Each pair has its own spread around the medians
     of its places.
 
-    Deviations have heavy tails (a Cauchy distribution): one stall must not outweigh a hundred steps. A bit tells
+    Deviations have heavy tails (a Cauchy distribution): one stall must not outweigh a hundred steps. It is told
     whether a place has a median of its own, which costs what it takes to say where among all pauses of the pair it
     lies; or that of the pair, where this is cheaper: most pauses of a step are like all others.
     """
@@ -196,10 +196,18 @@ def _code_lengths(pauses: Pauses, place: Int64, places: Int64, rules: LayoutRule
     ] + 0.5 * np.log2(size)
     alike = np.bincount(cell, by_pair) <= np.bincount(cell, by_place) + median
     bits = np.repeat(np.log2(scale), count) + np.where(alike[cell], by_pair, by_place)
-    held = np.maximum(np.bincount(pair_of_place, minlength=count.size), 1)
-    share = (np.bincount(pair_of_place, alike, minlength=count.size) + 0.5) / (held + 1.0)
-    own, usual_ = -np.log2(1.0 - share)[pair_of_place], -np.log2(share)[pair_of_place]
-    return bits, np.where(alike, usual_, own + median)
+    return bits, np.where(alike, 0.0, median) + _which_are_alike(alike, pair_of_place, count.size)
+
+
+def _which_are_alike(alike: Bool, pair_of_place: Int64, pairs: int) -> Float64:
+    """Bits, for each place, that tell whether its median is that of its pair: fewer where nearly all or hardly any are,
+    and half the logarithm of their number for their share. A bit for each would make steps of a thousand pieces, which
+    pause alike but for the step's end, dearer than ticks inside them."""
+    held = np.maximum(np.bincount(pair_of_place, minlength=pairs), 1)
+    share = (np.bincount(pair_of_place, alike, minlength=pairs) + 0.5) / (held + 1.0)
+    told = np.where(alike, -np.log2(share)[pair_of_place], -np.log2(1.0 - share)[pair_of_place])
+    result: Float64 = told + (0.5 * np.log2(held + 1.0) / held)[pair_of_place]
+    return result
 
 
 def sent_by_ticks(pauses: Pauses, ticks: Int64) -> Int64:

@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import StepClock
 from llmprism.parallelism.clock_score import pauses_of
-from llmprism.parallelism.compound_steps import Compound, _are_parts, _saved, _worth, are_steps, slower_clock
+from llmprism.parallelism.compound_steps import Compound, _are_parts, _saved, _worth, are_alike, are_steps, slower_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, transfer_table
 
@@ -45,6 +45,17 @@ def test_a_pause_after_every_fourth_pass_makes_four_passes_a_step():
 def test_equal_steps_have_no_slower_clock():
     pauses, passes, steps = series(steps=12, parts=4, between=1, after=0)
     assert slower_clock(pauses, clock(passes), [clock(steps)]) is None
+
+
+@pytest.mark.parametrize(("after", "alike"), [(0, True), (1, False), (6, False)])
+def test_ticks_are_alike_where_the_place_in_a_slower_step_tells_nothing(after, alike):
+    pauses, passes, steps = series(steps=12, parts=4, between=1, after=after)
+    assert are_alike(pauses, passes, steps) == alike
+
+
+def test_ticks_that_are_no_part_of_the_slower_step_are_not_known_to_be_alike():
+    pauses, passes, _ = series(steps=12, parts=4, between=1, after=0)
+    assert not are_alike(pauses, passes, np.linspace(passes[0], passes[-1], 31).astype(np.int64))
 
 
 @pytest.mark.parametrize(("every", "parts"), [(10, False), (3, True)])

@@ -6,7 +6,7 @@ import pytest
 from llmprism.model import Job, StepClock
 from llmprism.parallelism import rival_clocks
 from llmprism.parallelism.clock_score import bits_of, pauses_of, priced
-from llmprism.parallelism.rival_clocks import BestClock, _cheapest, _divides, _margin, _price, best_clock
+from llmprism.parallelism.rival_clocks import BestClock, _cheapest, _divides, _margin, _price, _single_steps, best_clock
 from llmprism.parallelism.rules import RULES
 from unit.builders import Flow, build_job, cut_in_pieces, transfer_table
 
@@ -112,3 +112,31 @@ def test_ticks_of_a_slower_clock_are_put_in_place_before_it_is_left():
     found = _cheapest(transfers, every, pauses_of(transfers, every), clocks, (0, now), RULES)
     assert found.clock.steps < steps
     assert found.clock.unevenness < clocks[1].unevenness
+
+
+def test_a_finer_clock_of_ticks_that_are_alike_is_that_of_the_steps():
+    """Three steps taken together fit a few of their pauses better by chance; micro-batches differ in their bytes."""
+    rng, now, rows, ends = np.random.default_rng(5), 0, [], []
+    for _ in range(36):
+        for part in range(4):
+            rows.append(Flow("a", "b", now, now + 5_000_000, 1_000_000 + 500_000 * (part == 3)))
+            now += 5_000_000 + int((20e6 if part < 3 else 60e6) * rng.uniform(0.9, 1.1))
+        ends.append(now - 1)
+    pauses = pauses_of(transfer_table(rows), np.array([0]))
+    starts = np.array([row.start_ns for row in rows])
+    fine, coarse, parts = (
+        StepClock(ticks, np.ones(ticks.size - 1, dtype=np.bool_), 1.0)
+        for ticks in (np.array(ends), np.array(ends[::3]), starts - 1)
+    )
+    found = _single_steps(pauses, BestClock.of(coarse, fine, 0.1), [fine, coarse, parts], (0, now), RULES)
+    assert found.clock is fine
+    assert _single_steps(pauses, BestClock.of(fine, parts, 0.1), [fine, coarse, parts], (0, now), RULES).clock is fine
+
+
+def test_a_clock_of_few_steps_must_be_ahead_by_a_margin():
+    job, bulk = job_of(build_job(pp=1, dp=4))
+    pauses = pauses_of(job.transfers, np.flatnonzero(bulk))
+    ticks = np.linspace(job.transfers.start_ns.min(), job.transfers.end_ns.max(), 4).astype(np.int64)
+    clock = StepClock(ticks, np.ones(3, dtype=np.bool_), 1.0)
+    by_clock = priced(pauses, [ticks], (0, 1 << 62))
+    assert _price(pauses, [clock], by_clock, RULES)[0] >= bits_of(pauses, by_clock)[0] + RULES.clock.margin_bits - 1e-9

@@ -82,3 +82,11 @@ def test_two_steps_together_tell_nothing_more(batches):
 def test_a_number_of_micro_batches_that_is_open_does_not_count():
     fast, slow = layout(100, None, stages=2), layout(1600, 16)
     assert surer_layout(fast, slow) is fast
+
+
+def test_a_slower_clock_that_is_less_sure_as_a_whole_does_not_stand():
+    """Micro-batches do not count where the clocks are compared, but a number that no schedule explains makes all else
+    doubtful."""
+    fast, slow = layout(100, 2, stages=2, silent=2.0), layout(1600, 16)
+    assert surer_layout(replace(fast, confidence=0.6), slow := replace(slow, confidence=0.9)) is slow
+    assert surer_layout(replace(fast, confidence=0.95), slow) is not slow
