@@ -14,8 +14,9 @@ Steps with a checkpoint or an evaluation after every few of them look the same, 
 others. But a step has a pause of its own that stands out from all others within it, and parts of a step mostly do not.
 So where a single tick of the slower step differs (and the one after it), the ticks are steps if a pause of theirs
 stands out (the more of them there are in the slower step, the less it has to), or if that was seen a few times only;
-unless the inside of the tick differs too. Nobody evaluates after every second step, or for half of the time. And where
-some pairs send in one tick of the slower step only (gradients, beside what every micro-batch sends), it is a step.
+unless the inside of the tick differs too. Nobody evaluates after every second step, for half of the time, or again and
+again after every few steps. And where some pairs send in one tick of the slower step only (gradients, beside what every
+micro-batch sends), it is a step.
 """
 
 from __future__ import annotations
@@ -114,6 +115,8 @@ def _are_parts(compound: Compound, contrast: float, rules: LayoutRules) -> bool:
     if compound.whole or not compound.once or compound.ticks < rule.rare_ticks:
         return True
     if compound.extra >= rule.overhead * (compound.ticks + compound.extra):
+        return True
+    if compound.ticks <= rule.few_parts and compound.steps >= rule.too_often:
         return True
     if compound.bits >= rule.inside_bits * compound.tick_bits:
         return contrast < rule.step_contrast or compound.bits >= rule.certain_bits

@@ -93,6 +93,8 @@ def test_a_slower_rhythm_that_was_seen_a_few_times_makes_no_step():
     assert not _are_parts(compound, 2.0, RULES)
     assert _are_parts(replace(compound, steps=9), 2.0, RULES)
     assert not _are_parts(replace(compound, steps=9), 15.0, RULES)
+    assert _are_parts(replace(compound, steps=20), 15.0, RULES)
+    assert not _are_parts(replace(compound, steps=20, ticks=10), 15.0, RULES)
     assert _are_parts(replace(compound, extra=4.0), 2.0, RULES)
 
 
