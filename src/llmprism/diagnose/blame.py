@@ -68,16 +68,16 @@ class WaitedFor:
 
 
 def blame(
-    evidence: JobEvidence, slower: Bool, usual: Bool, rules: FaultRules = RULES, *, found_late: bool = False
+    evidence: JobEvidence, slower: Bool, usual: Bool, rules: FaultRules = RULES, *, found: int | None = None
 ) -> WaitedFor | None:
-    """Who was waited for in the `slower` steps; None where too few of both were seen to compare. `found_late`: that a
-    member is late in them, by some sign, was found to be no work of chance."""
+    """Who was waited for in the `slower` steps; None where too few of both were seen to compare. `found` is the member
+    that is late in them, by some sign, in more than chance would do."""
     rule = rules.blame
     longer = float((evidence.duration_ns - evidence.normal_ns)[slower].mean()) if slower.any() else 0.0
     if usual.sum() < rules.members.late_steps or longer <= 0.0:
         return None
     signs = signs_of(evidence, slower, usual, longer, rules)
-    shares = shares_of(signs, rules)
+    shares = shares_of(signs, rules, found=found)
     row = int(np.argmax(shares))
     peers = _peers(evidence, row)
     share = float(shares[peers].sum())
@@ -92,7 +92,7 @@ def blame(
         + rule.fit_explains * explains
         + rule.fit_fallen * min(fallen, rule.most_fallen)
         + rule.fit_silences * min(more, rule.most_fallen)
-        + (rule.fit_found if found_late else 0.0)
+        + (0.0 if found is None else rule.fit_found)
     )
     return WaitedFor(
         row, share, rival if others[rival] > 0.0 else -1, max(float(others[rival]), 0.0),
@@ -109,7 +109,7 @@ def runner_up(evidence: JobEvidence, waited_for: WaitedFor) -> tuple[Alternative
     return (Alternative(FindingKind.SLOW_GPU, Where(WhereType.GPU, name), round(doubt, 3)),)
 
 
-def shares_of(signs: Signs, rules: FaultRules = RULES) -> Float64:
+def shares_of(signs: Signs, rules: FaultRules = RULES, *, found: int | None = None) -> Float64:
     """How likely each member is the one that was waited for, given that one was."""
     rule = rules.blame
     odds = (
@@ -119,6 +119,8 @@ def shares_of(signs: Signs, rules: FaultRules = RULES) -> Float64:
         + rule.held_clear * signs.held_clear
         + rule.work * signs.work
     )
+    if found is not None:
+        odds[found] += rule.found
     weight = np.exp(odds - odds.max())
     return np.asarray(weight / weight.sum())
 

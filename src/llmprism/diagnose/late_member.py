@@ -259,7 +259,7 @@ def _weighed(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> WaitedFor 
     usual = usual_steps(evidence, rules)
     usual[bout.first : bout.last] = False
     slower = bout.affected & (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns)
-    return blame(evidence, slower, usual, rules, found_late=True)
+    return blame(evidence, slower, usual, rules, found=bout.row)
 
 
 def _slow(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> Finding:

@@ -55,7 +55,7 @@ def test_rates_that_fell_speak_against_a_gpu_and_one_that_was_found_late_for_it(
     job = replace(job, lateness_ns=late)
     rates = np.where(slower[None, :], 0.1 * job.rate, job.rate)
     usual_rates, fallen, found = (
-        blame(replace(job, rate=rate), slower, ~slower, found_late=late).confidence
+        blame(replace(job, rate=rate), slower, ~slower, found=3 if late else None).confidence
         for rate, late in ((job.rate, False), (rates, False), (job.rate, True))
     )
     assert fallen < usual_rates < found
