@@ -31,7 +31,7 @@ from llmprism.diagnose.waiting import beyond_others, stage_work_ns
 from llmprism.model.finding import Alternative, FindingKind, Where, WhereType
 from llmprism.stats.robust import known_median
 
-__all__ = ["Signs", "WaitedFor", "blame", "runner_up", "shares_of", "signs_of"]
+__all__ = ["Signs", "WaitedFor", "blame", "runner_up", "shares_of", "signs_of", "terms_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +83,27 @@ def blame(
     share = float(shares[peers].sum())
     others = np.where(peers, -1.0, shares)
     rival = int(np.argmax(others))
-    explains = float(np.clip(max(signs.late[row], signs.silent[row]), 0.0, rule.most_explained))
-    fallen = _fallen(evidence, slower, usual)
-    more = _more_silences(signs.silences, row, slower, usual, rules)
-    odds = (
-        rule.fit_constant
-        + rule.fit_lead * log(share / (1.0 - share + rule.doubt))
-        + rule.fit_explains * explains
-        + rule.fit_fallen * min(fallen, rule.most_fallen)
-        + rule.fit_silences * min(more, rule.most_fallen)
-        + (0.0 if found is None else rule.fit_found)
-    )
+    terms = terms_of(evidence, signs, row, share, slower, usual, rules)
+    odds = rule.fit_constant + terms @ np.array([rule.fit_lead, rule.fit_explains, rule.fit_fallen, rule.fit_silences])
+    odds += 0.0 if found is None else rule.fit_found
     return WaitedFor(
         row, share, rival if others[rival] > 0.0 else -1, max(float(others[rival]), 0.0),
-        max(float(signs.late[row]), float(signs.silent[row])) * longer, round(1.0 / (1.0 + exp(-odds)), 3),
+        max(float(signs.late[row]), float(signs.silent[row])) * longer, round(1.0 / (1.0 + exp(-float(odds))), 3),
     )  # fmt: skip
+
+
+def terms_of(
+    evidence: JobEvidence, signs: Signs, row: int, share: float, slower: Bool, usual: Bool, rules: FaultRules = RULES
+) -> Float64:
+    """What speaks for a slow GPU, and against it: the log odds of the share of the blame, how much of the time the
+    member explains, by how much rates fell, and how many more silences it has."""
+    rule = rules.blame
+    explains = float(np.clip(max(signs.late[row], signs.silent[row]), 0.0, rule.most_explained))
+    fallen, more = (
+        min(value, rule.most_fallen)
+        for value in (_fallen(evidence, slower, usual), _more_silences(signs.silences, row, slower, usual, rules))
+    )
+    return np.array([log(share / (1.0 - share + rule.doubt)), explains, fallen, more])
 
 
 def runner_up(evidence: JobEvidence, waited_for: WaitedFor) -> tuple[Alternative, ...]:
