@@ -76,6 +76,7 @@ def slowdowns(part: str, report: Report, truth: Truth) -> Iterator[Slowdown]:
         row = int(np.argmax(shares))
         own = right if right[row] else np.arange(len(names)) == row
         terms = terms_of(evidence, signs, row, float(shares[own].sum()), slower, usual)
+        terms[-1] *= not found.any()
         terms = np.concatenate([[1.0], terms, [float(found.any())]])
         yield Slowdown(part, np.stack(columns, axis=1), right, placed, terms, bool(right[row]))
 

@@ -84,8 +84,8 @@ def blame(
     others = np.where(peers, -1.0, shares)
     rival = int(np.argmax(others))
     terms = terms_of(evidence, signs, row, share, slower, usual, rules)
-    odds = rule.fit_constant + terms @ np.array([rule.fit_lead, rule.fit_explains, rule.fit_fallen, rule.fit_silences])
-    odds += 0.0 if found is None else rule.fit_found
+    silences, late = (rule.fit_silences, 0.0) if found is None else (0.0, rule.fit_found)
+    odds = rule.fit_constant + late + terms @ np.array([rule.fit_lead, rule.fit_explains, rule.fit_fallen, silences])
     return WaitedFor(
         row, share, rival if others[rival] > 0.0 else -1, max(float(others[rival]), 0.0),
         max(float(signs.late[row]), float(signs.silent[row])) * longer, round(1.0 / (1.0 + exp(-float(odds))), 3),
