@@ -135,7 +135,8 @@ def signs_of(evidence: JobEvidence, slower: Bool, usual: Bool, longer_ns: float,
     """See `Signs`; the slower steps take `longer_ns` more as a rule."""
     gaps = own_gaps(evidence, rules)
     silent = gaps.of_members(len(evidence.job.members), evidence.steps)
-    held = held_ns(evidence.job, evidence.timeline.steps, usual, rules)
+    many = len(evidence.job.members) > rules.blame.most_members
+    held = np.full(silent.shape, np.nan) if many else held_ns(evidence.job, evidence.timeline.steps, usual, rules)
     grown = {
         "late": _grown(evidence.lateness_ns, slower, usual),
         "silent": silent[:, slower].mean(axis=1) - np.median(silent[:, usual], axis=1),

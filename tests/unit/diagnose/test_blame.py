@@ -99,3 +99,9 @@ def test_lateness_is_measured_in_what_steps_take_longer_and_in_its_own_jitter():
     late += np.where(np.arange(late.shape[1]) % 2, 0.1, -0.1) * STEP
     shaky = signs_of(replace(job, lateness_ns=late), slower, ~slower, 0.5 * STEP)
     assert 0.0 < shaky.late_clear[1] < signs.late_clear[1]
+
+
+def test_holding_is_no_sign_in_a_large_job():
+    made, few = ring_evidence(*ring(slow="c")), replace(RULES, blame=replace(RULES.blame, most_members=5))
+    assert signs_of(made, ~USUAL, USUAL, 1e8).held_clear.any()
+    assert not signs_of(made, ~USUAL, USUAL, 1e8, few).held_clear.any()

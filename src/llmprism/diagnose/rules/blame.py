@@ -87,3 +87,7 @@ class BlameRules:
 
     most_steps: int = 20
     """Steps of either sort whose silences are counted, at most."""
+
+    most_members: int = 512
+    """Members of a job up to which it is asked who holds, one by one: it is the least of the signs, and takes half a
+    millisecond for each."""
