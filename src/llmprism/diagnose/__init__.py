@@ -3,12 +3,13 @@
     evidence, rates, waiting, own_pauses, rhythm, unseen_steps
                                                   measured once per job: who was late, how fast messages moved
     slow_transfer, slow_storage                   places that several jobs use: NICs, links, switches, storage
-        from slow_cells, slow_parts, passes, tally, sent_again, queued (what is slow, which place explains it),
+        from slow_cells, slow_parts, link_use, passes, tally, sick_times, sent_again, queued, backlog (what is slow,
+        when, which place explains it),
         slow_place_merge, slow_place_words (one finding per cause, in words)
     detectors                                     the list of detectors that look at one job:
         slow_stage, late_member (with stalls, holding, bouts, transport), stopped (with ending, endings,
         first_to_stop, noticed, dead_or_hung, last_state, stand_together, usual_rest, byte_curves, heartbeats, probes,
-        restarts), standstill (with silences), imbalance, blamed_member (with late_throughout, own_gaps),
+        restarts), standstill (with silences), imbalance, blamed_member (with blame, own_gaps),
         unexplained (with throughout)
     trust, chance                                 what a finding must show before it is reported
     what_if, cost                                 what a fault costs

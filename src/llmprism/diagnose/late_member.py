@@ -20,24 +20,25 @@ from typing import Final
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
+from llmprism.diagnose.blame import WaitedFor, blame, runner_up
 from llmprism.diagnose.bouts import Bout, bouts_of, in_steps, one_per_time
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
-from llmprism.diagnose.holding import held_ns, released_by
+from llmprism.diagnose.holding import held_ns
 from llmprism.diagnose.own_pauses import kept_by_own_hop_ns, paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.stalls import beyond_jitter, stalls
 from llmprism.diagnose.throughout import stand_out
 from llmprism.diagnose.transport import pauses_tell
-from llmprism.diagnose.trust import HELD
+from llmprism.diagnose.trust import HELD, WEIGHED
 from llmprism.diagnose.waiting import beyond_others, beyond_peers, excess_share, stage_work_ns
-from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
+from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_median
 from llmprism.stats.stretches import stretches_of
 
-__all__ = ["DETECTOR", "SYNCHRONISE", "excused_steps", "find_late_members", "finding_on", "sends_slowly"]
+__all__ = ["DETECTOR", "SYNCHRONISE", "excused_steps", "find_late_members", "sends_slowly"]
 
 SYNCHRONISE: Final = "is ready to synchronise {late} after its peers"
 COMPUTE: Final = "computes {late} longer than its peers for one micro-batch"
@@ -65,9 +66,9 @@ def find_late_members(
     bouts += _always_late(evidence, late, excused, rules)
     bouts = one_per_time([bout for bout in bouts if _delays_the_job(evidence, bout)])
     if bouts or findings:
-        bouts = _among_peers(evidence, _traced(evidence, bouts, rules), rules)
+        bouts = _traced(evidence, bouts, rules)
     elif _slower_for_a_while(evidence, rules):
-        bouts = _of_pauses(evidence, one_per_time(_long_workers(evidence, excused, rules)), rules)
+        bouts = one_per_time(_long_workers(evidence, excused, rules))
         if pauses_tell(evidence, rules):
             bouts = bouts or _pausing(evidence, excused, rules)
         bouts = bouts or _holders(evidence, excused, rules)
@@ -191,7 +192,7 @@ def _holders(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bo
         and not sends_slowly(evidence, bout.row, bout.affected, usual)
         and kept[bout.row, bout.affected].sum() < rules.places.queued_most * longer_ns[bout.affected].sum()
     ]
-    return [_released(evidence, bout, rules) for bout in one_per_time(alone)]
+    return one_per_time(alone)
 
 
 def sends_slowly(evidence: JobEvidence, row: int, affected: Bool, usual: Bool) -> bool:
@@ -218,37 +219,10 @@ def _pausing(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Bo
     return one_per_time([bout for bout in bouts if _pauses_alone(paused, bout, rules)])
 
 
-def _of_pauses(evidence: JobEvidence, bouts: list[Bout], rules: FaultRules) -> list[Bout]:
-    """The same bouts, each laid at the door of the member of the pipeline whose own pauses alone grow by a good part of
-    what the steps take longer, where there is one: where a message cannot leave before its receiver is ready, the stage
-    before a slow one hands its work on as late as that, and seems to work as long."""
-    usual = usual_steps(evidence, rules)
-    if not bouts or usual.sum() < rules.members.late_steps:
-        return bouts
-    paused, members = paused_beyond_usual_ns(evidence, usual), evidence.job.members
-    longer = evidence.duration_ns - evidence.normal_ns
-    kept = []
-    for bout in bouts:
-        pipeline = next((one for one in evidence.layout.pipelines if members[bout.row] in one), ())
-        rows = np.flatnonzero(np.isin(members, pipeline))
-        grown = paused[rows][:, bout.affected].sum(axis=1)
-        most = int(np.argmax(grown)) if rows.size else 0
-        alone = rows.size > 1 and np.delete(grown, most).max() <= rules.members.alone * grown[most]
-        clear = alone and grown[most] >= rules.members.paused * float(longer[bout.affected].sum())
-        kept.append(replace(bout, row=int(rows[most])) if clear else bout)
-    return kept
-
-
 def _pauses_alone(paused: Float64, bout: Bout, rules: FaultRules) -> bool:
     """Do nobody else's own pauses grow nearly as much, over all affected steps?"""
     grown = paused[:, bout.affected].sum(axis=1)
     return bool(np.delete(grown, bout.row).max(initial=0.0) <= rules.members.alone * grown[bout.row])
-
-
-def _released(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> Bout:
-    """The same bout, of the member that releases the one that holds where there is one: it was waited for."""
-    other = released_by(evidence.job, evidence.timeline.steps, bout.row, bout.affected, bout.late_ns, rules)
-    return bout if other < 0 else replace(bout, row=other)
 
 
 def _holds_alone(held: Float64, bout: Bout, rules: FaultRules) -> bool:
@@ -269,36 +243,6 @@ def _traced(evidence: JobEvidence, bouts: list[Bout], rules: FaultRules) -> list
     return traced
 
 
-def _among_peers(evidence: JobEvidence, bouts: list[Bout], rules: FaultRules) -> list[Bout]:
-    """The same bouts, each laid at the door of the member that holds the others of its experts or contexts up: these
-    wait for each other in every layer and are late together, and which of them synchronises last is chance."""
-    groups = [one.members for one in evidence.layout.groups if one.kind in (PairKind.EP, PairKind.CP)]
-    if not bouts or not groups:
-        return bouts
-    usual = usual_steps(evidence, rules)
-    if usual.sum() < rules.members.late_steps:
-        return bouts
-    held = held_ns(evidence.job, evidence.timeline.steps, usual, rules)
-    grown = held - known_median(held[:, usual], axis=1)[:, None]
-    members, traced = evidence.job.members, []
-    for bout in bouts:
-        peers = [member for group in groups if members[bout.row] in group for member in group]
-        rows = np.flatnonzero(np.isin(members, peers))
-        by = np.nan_to_num(known_median(grown[rows][:, bout.affected], axis=1))
-        if rows.size > 1 and by.max() >= rules.members.held * evidence.normal_ns:
-            first = int(np.argmax(by))
-            alone = np.delete(by, first).max() <= rules.members.alone * by[first]
-            bout = replace(bout, row=int(rows[first])) if alone else bout
-        traced.append(bout)
-    return traced
-
-
-def finding_on(evidence: JobEvidence, bout: Bout, rules: FaultRules = RULES) -> Finding:
-    """What is said of a member that is late at the synchronisation, or of the one that it waited for."""
-    (named,) = _among_peers(evidence, _traced(evidence, [bout], rules), rules)
-    return _slow(evidence, named, rules)
-
-
 def excused_steps(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]]]) -> Bool:
     """Steps during which a slow NIC of the job explains whoever is late."""
     steps = evidence.timeline.steps
@@ -310,10 +254,20 @@ def excused_steps(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]
     return excused
 
 
+def _weighed(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> WaitedFor | None:
+    """Who was waited for in the slower steps of a bout, by all signs together; None where nobody can tell."""
+    usual = usual_steps(evidence, rules)
+    usual[bout.first : bout.last] = False
+    slower = bout.affected & (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns)
+    return blame(evidence, slower, usual, rules, found=bout.row)
+
+
 def _slow(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> Finding:
     affected, steps = bout.affected, evidence.timeline.steps
+    weighed = _weighed(evidence, bout, rules)
+    bout = bout if weighed is None else replace(bout, row=weighed.row)
     name = evidence.job.transfers.addresses[evidence.job.members[bout.row]]
-    sure = round(min(_sure(bout, rules), 1.0 - 0.5 / (bout.last - bout.first)), 3)
+    sure = min(rules.members.sure_late, 1.0 - 0.5 / (bout.last - bout.first))
     late, taken = bout.late_ns / 1e6, float(np.median(evidence.duration_ns[affected]))
     return Finding(
         kind=FindingKind.SLOW_GPU,
@@ -322,7 +276,7 @@ def _slow(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> Finding:
         start_ns=int(steps.start_ns[bout.first]),
         end_ns=None if bout.last == evidence.steps else int(steps.end_ns[bout.last - 1]),
         severity=round(min(1.0, max(share_lost(evidence, affected), _late_share(evidence, bout, rules))), 3),
-        confidence=sure,
+        confidence=round(sure, 3) if weighed is None else weighed.confidence,
         lost_gpu_seconds=round(max(lost_gpu_seconds(evidence, affected), _late_cost(evidence, bout, rules)), 3),
         summary=(
             f"GPU {name} {bout.how.format(late=f'{late:.0f} ms')} in {int(affected.sum())} of {bout.last - bout.first} "
@@ -332,24 +286,10 @@ def _slow(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> Finding:
         evidence=(
             Evidence(HELD if bout.how == HOLD else "median lateness against its peers, ms", round(late, 3), 0.0),
             Evidence("median step while it is late, ms", round(taken / 1e6, 3), round(evidence.normal_ns / 1e6, 3)),
+            *(() if weighed is None else (Evidence(WEIGHED, round(weighed.share, 3)),)),
         ),
-        alternatives=_receiver(evidence, bout, sure),
+        alternatives=() if weighed is None else runner_up(evidence, weighed),
     )
-
-
-def _sure(bout: Bout, rules: FaultRules) -> float:
-    """Who holds at exchanges may itself be kept by a receiver that is not ready to take what it sends."""
-    return rules.members.sure_exchange if bout.how == HOLD else rules.members.sure_late
-
-
-def _receiver(evidence: JobEvidence, bout: Bout, sure: float) -> tuple[Alternative, ...]:
-    """The member that one which holds at exchanges sends most to; see `_sure`."""
-    transfers = evidence.job.transfers
-    own = np.flatnonzero(transfers.pair_src == evidence.job.members[bout.row])
-    if bout.how != HOLD or not own.size:
-        return ()
-    name = transfers.addresses[transfers.pair_dst[own[int(np.argmax(transfers.pair_bytes[own]))]]]
-    return (Alternative(FindingKind.SLOW_GPU, Where(WhereType.GPU, name), round(1.0 - sure, 3)),)
 
 
 def _delays_the_job(evidence: JobEvidence, bout: Bout) -> bool:

@@ -3,53 +3,34 @@
 A cell is one pair in one step. It is *sick* when its local rate lies far below what pairs of its kind, or it itself at
 other times, reach; *healthy* when it does not, and its messages are large enough for slowness to show; else it *cannot
 tell*. This is all that the search over all jobs (`slow_transfer`) needs to know of a job: it holds no messages.
-
-*How a link is used.* A broken link gives everybody the same low rate. A shared one serves whom it can: each transfer's
-rate depends on who else is on it, so rates spread; together its users still move what a healthy line moves; and the
-other direction, which nobody crowds, is as fast as ever.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
+from llmprism.diagnose.backlog import changed_cells
+from llmprism.diagnose.blame import blame
 from llmprism.diagnose.byte_curves import hold_the_training
-from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.evidence import JobEvidence, usual_steps
+from llmprism.diagnose.link_use import LinkUse, links_of
 from llmprism.diagnose.passes import Passes, Place, passes_of
 from llmprism.diagnose.queued import queued_cells
 from llmprism.diagnose.rates import typical_size
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.sent_again import resent_cells
 from llmprism.diagnose.slow_parts import rates_of_slow_parts
+from llmprism.diagnose.slow_stage import find_slow_stages
 from llmprism.diagnose.throughout import beyond_jitter_times
-from llmprism.model.finding import WhereType
 from llmprism.model.flows import TransferTable
 from llmprism.model.timeline import Steps
-from llmprism.stats.integer_order import stable_order
 from llmprism.stats.robust import known_median, mad
 from llmprism.stats.stretches import stretches_of
 
-__all__ = ["JudgedCells", "LinkUse", "SlowCells", "judge_transfers"]
-
-
-@dataclass(frozen=True, slots=True)
-class LinkUse:
-    """How one job fares on one link while its transfers over it are slow.
-
-    Of each direction's cells the share that is sick (NaN: not used); how far the rates of the slow direction spread
-    (logarithm of the ninth decile over the first) then and otherwise; Gb/s that the job moves over it in all while it
-    uses it; its bytes.
-    """
-
-    sick_share: tuple[float, float]
-    spread: float
-    usual_spread: float
-    throughput_gbps: float
-    bytes: int
+__all__ = ["JudgedCells", "SlowCells", "judge_transfers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +55,7 @@ class SlowCells:
     because a throttled line lets pass at once what it saved while idle. `trust` is the confidence of the layout: that
     pairs of the same kind do the same. `resent` are the cells in which bytes were sent again (`sent_again`, bytes over
     the pair's usual ones), `queued` those that are held back behind the exporter (`queued`, share of what the step
-    takes longer), where some are.
+    takes longer), `changed` those whose rate changed because something lags behind (`backlog`), where some are.
     """
 
     job: str
@@ -94,11 +75,13 @@ class SlowCells:
     trust: float = 1.0
     resent: JudgedCells | None = None
     queued: JudgedCells | None = None
+    changed: JudgedCells | None = None
 
     @property
     def any_sick(self) -> bool:
-        """Is there anything for a place to explain, slow, sent again or held back?"""
-        return bool(self.sick.any()) or self.resent is not None or self.queued is not None
+        """Is there anything for a place to explain, slow, sent again, held back or lagging behind?"""
+        signs = (self.resent, self.queued, self.changed)
+        return bool(self.sick.any()) or any(sign is not None for sign in signs)
 
     def lossy(self, rules: FaultRules = RULES) -> SlowCells | None:
         """The cells in which bytes were sent again, as sick ones; their `rate` is bytes over the usual ones."""
@@ -110,6 +93,14 @@ class SlowCells:
         if self.queued is None:
             return None
         cells = self._by(self.queued, 1.0 - self.queued.measure, rules)
+        return replace(cells, trust=rules.trust.most_sure)
+
+    def lagging(self, rules: FaultRules = RULES) -> SlowCells | None:
+        """The cells whose rate changed, as sick ones; their `rate` is a share of the usual one. They are compared with
+        their own past, too."""
+        if self.changed is None:
+            return None
+        cells = self._by(self.changed, self.changed.measure, rules)
         return replace(cells, trust=rules.trust.most_sure)
 
     def by_both_signs(self, rules: FaultRules = RULES) -> SlowCells | None:
@@ -138,6 +129,7 @@ class SlowCells:
             links={},
             resent=None,
             queued=None,
+            changed=None,
         )
 
     def through(self, place: Place) -> Bool:
@@ -190,10 +182,11 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         expected=expected,
         shows=_shows(evidence, sick, rules),
         passes=passes,
-        links=_links(evidence, sick, known, passes, rules),
+        links=links_of(evidence, sick, known, passes, rules),
         trust=evidence.layout.peers_confidence,
         resent=_resent(evidence, rules),
         queued=_queued(evidence, rules),
+        changed=_changed(evidence, rules),
     )
 
 
@@ -210,6 +203,25 @@ def _queued(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
         return None
     sick, known, share = cells
     return _judged(evidence, sick, known, share, _weight(evidence, known, rules), rules)
+
+
+def _changed(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
+    """The cells whose rate changed because something lags behind; None where none did for long enough, or a GPU or a
+    stage explains the slower steps: what waits for these lags behind, too."""
+    cells = changed_cells(evidence, rules)
+    if cells is None:
+        return None
+    sick, known, share = cells
+    found = _judged(evidence, sick, known, share, _weight(evidence, known, rules), rules)
+    return None if found is None or _computes_longer(evidence, np.asarray(sick.any(axis=0)), rules) else found
+
+
+def _computes_longer(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> bool:
+    """Is a GPU, or a whole stage, to blame for these steps?"""
+    blamed = blame(evidence, slower, usual_steps(evidence, rules) & ~slower, rules)
+    if blamed is not None and blamed.confidence >= rules.trust.likely:
+        return True
+    return bool(find_slow_stages(evidence, np.zeros(evidence.steps, dtype=np.bool_), rules))
 
 
 def _judged(
@@ -287,83 +299,3 @@ def _some_last(sick: Bool, known: Bool, weight: Float64, rules: FaultRules) -> b
         for row in np.flatnonzero(sick.any(axis=1)).tolist()
         for first, after in stretches_of(sick[row] | ~known[row], bridge=1)
     )
-
-
-def _links(evidence: JobEvidence, sick: Bool, known: Bool, passes: Passes, rules: FaultRules) -> dict[Place, LinkUse]:
-    """The use of the links that may explain the sick cells: most of their cells are sick, in one direction at least."""
-    if not passes.number:
-        return {}
-    each = np.add.reduceat(sick[passes.pairs], passes.offsets[:-1], axis=0, dtype=np.int64)
-    seen = np.add.reduceat(known[passes.pairs], passes.offsets[:-1], axis=0, dtype=np.int64)
-    bad, judged = each.sum(axis=1), np.where(each > 0, seen, 0).sum(axis=1)
-    enough = bad >= np.maximum(rules.places.sick_cells, rules.places.likely_share * judged)
-    most: dict[Place, float] = {}
-    for (where, name), number in passes.number.items():
-        if enough[number] and where is WhereType.LINK and not isinstance(name, str):
-            link = (where, (min(name[:2]), max(name[:2])))
-            most[link] = max(most.get(link, 0.0), float(bad[number]))
-    likely = sorted(most, key=lambda place: -most[place])[: rules.places.most_links]
-    if not likely:
-        return {}
-    rows = _RowsByHop(evidence.job.transfers)
-    return {p: _link_use(evidence, p[1], sick, known, rows, rules) for p in likely if not isinstance(p[1], str)}
-
-
-def _link_use(
-    evidence: JobEvidence, link: tuple[str, ...], sick: Bool, known: Bool, by_hop: _RowsByHop, rules: FaultRules
-) -> LinkUse:
-    transfers, steps = evidence.job.transfers, evidence.timeline.steps
-    up, down = (by_hop.rows(*ends) for ends in (link, link[::-1]))
-    pairs_up, pairs_down = (np.unique(by_hop.pair_of_row[rows]) for rows in (up, down))
-    slow: Bool = np.asarray(sick[np.union1d(pairs_up, pairs_down)].any(axis=0))
-    shares = tuple(_share(sick[pairs][:, slow], known[pairs][:, slow]) for pairs in (pairs_up, pairs_down))
-    rows = up if np.nan_to_num(shares[0]) >= np.nan_to_num(shares[1]) else down
-    rows = rows[
-        (transfers.bytes[rows] >= rules.places.timed_bytes) & (transfers.end_ns[rows] > transfers.start_ns[rows])
-    ]
-    step = steps.at(transfers.start_ns[rows])
-    then = (step >= 0) & slow[step]
-    usual = (step >= 0) & ~slow[step] & evidence.counted[step]
-    rate = 8.0 * transfers.bytes[rows] / (transfers.end_ns[rows] - transfers.start_ns[rows])
-    busy = _union_ns(transfers.start_ns[rows[then]], transfers.end_ns[rows[then]])
-    size = int(transfers.bytes[rows[then]].sum())
-    return LinkUse((shares[0], shares[1]), _spread(rate[then]), _spread(rate[usual]), 8.0 * size / max(busy, 1), size)
-
-
-class _RowsByHop:
-    """The rows of a job whose path goes from one switch straight to another."""
-
-    def __init__(self, transfers: TransferTable) -> None:
-        self.pair_of_row = transfers.pair_of_row
-        self._rows = stable_order(transfers.path)
-        taken = transfers.paths_taken()
-        first, last = (np.searchsorted(transfers.path[self._rows], taken, side=side) for side in ("left", "right"))
-        self._with_hop: dict[tuple[str, str], list[Int64]] = {}
-        for path, begin, end in zip(taken.tolist(), first.tolist(), last.tolist(), strict=True):
-            for hop in pairwise(transfers.paths[path]):
-                self._with_hop.setdefault(hop, []).append(self._rows[begin:end])
-
-    def rows(self, first: str, second: str) -> Int64:
-        """Ascending."""
-        return np.unique(np.concatenate([self._rows[:0], *self._with_hop.get((first, second), [])]))
-
-
-def _share(sick: Bool, known: Bool) -> float:
-    return float(sick.sum() / known.sum()) if known.any() else float("nan")
-
-
-def _spread(rate: Float64) -> float:
-    if not rate.size:
-        return float("nan")
-    low, high = np.quantile(np.log(rate), [0.1, 0.9])
-    return float(high - low)
-
-
-def _union_ns(start: Int64, end: Int64) -> int:
-    """Time during which at least one of the intervals runs."""
-    if not start.size:
-        return 0
-    order = stable_order(start)
-    start, horizon = start[order], np.maximum.accumulate(end[order])
-    idle = np.maximum(start[1:] - horizon[:-1], 0).sum()
-    return int(horizon[-1] - start[0] - idle)

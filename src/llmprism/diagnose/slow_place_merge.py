@@ -15,7 +15,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.model.finding import Finding, WhereType
 
-__all__ = ["comes_and_goes_with", "with_held_back", "with_resent"]
+__all__ = ["comes_and_goes_with", "with_held_back", "with_lagging", "with_resent"]
 
 
 def comes_and_goes_with(earlier: Sequence[Finding], finding: Finding, about: Sequence[SlowCells]) -> bool:
@@ -68,6 +68,19 @@ def with_resent(findings: Sequence[Finding], resent: Sequence[Finding], cells: S
         same = [other for other in merged if _same_cause(finding, other, cells)]
         if all(other.confidence < finding.confidence and not _same_place(finding, other) for other in same):
             merged = [*(other for other in merged if other not in same), finding]
+    return merged
+
+
+def with_lagging(findings: Sequence[Finding], lagging: Sequence[Finding], step_ns: float) -> list[Finding]:
+    """And the places that lag behind, where nothing else is found at that time, nor two of them. Next to a slow GPU all
+    messages of one card come late and at once, too: a card is none of them."""
+    merged = list(findings)
+    for finding in lagging:
+        alone = not any(
+            _overlap(finding, other, 2.0 * step_ns) for other in (*merged, *lagging) if other is not finding
+        )
+        if alone and finding.where.type is not WhereType.NIC:
+            merged.append(finding)
     return merged
 
 

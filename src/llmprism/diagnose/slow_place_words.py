@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
+from llmprism.diagnose.link_use import LinkUse
 from llmprism.diagnose.passes import INTO, OUT_OF, Place, both_ways
-from llmprism.diagnose.slow_cells import LinkUse
 from llmprism.diagnose.tally import SickPlace
 from llmprism.model.finding import Evidence, WhereType
 
-__all__ = ["in_series_words", "odds_evidence", "queued_summary", "resent_summary", "summary_of"]
+__all__ = ["in_series_words", "lagging_summary", "odds_evidence", "queued_summary", "resent_summary", "summary_of"]
 
 MOST_NAMES: Final = 4
 """Jobs that one sentence names."""
@@ -85,6 +85,14 @@ def queued_summary(named: Place, share: float, jobs: Sequence[str]) -> str:
     """One sentence on a place behind which pieces wait although they leave their senders as fast as ever."""
     waits = f"pieces leave their senders at full rate and then wait, {share:.0%} of what the steps take longer"
     return f"{_titled(named)} passes data on slowly: {waits}, and {_jobs_wait(jobs)}: {_ACTION[named[0]]}."
+
+
+def lagging_summary(named: Place, times: float, jobs: Sequence[str]) -> str:
+    """One sentence on a place that lags behind: what passes it has no pauses any more."""
+    lags = (
+        f"what passes it comes at {times:.1f} times its usual pace while the steps are longer, as pieces that wait do"
+    )
+    return f"{_titled(named)} lags behind: {lags}, and {_jobs_wait(jobs)}: {_ACTION[named[0]]}."
 
 
 def in_series_words(suspect: SickPlace) -> str:

@@ -16,18 +16,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from math import exp, inf, log
+from math import exp, inf
 
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
+from llmprism.diagnose.link_use import LinkUse
 from llmprism.diagnose.passes import ONE_WAY, Place, both_ways
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.diagnose.slow_cells import LinkUse, SlowCells
-from llmprism.diagnose.slow_place_merge import comes_and_goes_with, with_held_back, with_resent
+from llmprism.diagnose.sick_times import sick_stretches, slows, while_worse
+from llmprism.diagnose.slow_cells import SlowCells
+from llmprism.diagnose.slow_place_merge import comes_and_goes_with, with_held_back, with_lagging, with_resent
 from llmprism.diagnose.slow_place_words import (
     in_series_words,
+    lagging_summary,
     odds_evidence,
     queued_summary,
     resent_summary,
@@ -36,18 +39,17 @@ from llmprism.diagnose.slow_place_words import (
 from llmprism.diagnose.tally import SickPlace, Tally
 from llmprism.diagnose.trust import calibrated
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.stats.robust import known_median
-from llmprism.stats.stretches import stretches_of
 
 __all__ = ["find_slow_places"]
 
 
 class _CellSign(Enum):
-    """By what cells are sick: their rate, bytes that are sent again, pieces that are held back."""
+    """By what cells are sick: their rate, bytes that are sent again, pieces that are held back, or a lag behind."""
 
     SLOW = auto()
     RESENT = auto()
     QUEUED = auto()
+    LAGGING = auto()
 
 
 def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> list[Finding]:
@@ -60,7 +62,10 @@ def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> l
     both = [either for cell in cells if (either := cell.by_both_signs(rules)) is not None]
     findings = with_held_back(findings, _places(both, _at_one_card(rules)), step, rules)
     again = [lossy for cell in cells if (lossy := cell.lossy(rules)) is not None]
-    return with_resent(findings, _places(again, _behind_the_exporter(rules), _CellSign.RESENT), again)
+    findings = with_resent(findings, _places(again, _behind_the_exporter(rules), _CellSign.RESENT), again)
+    behind = [lagging for cell in cells if (lagging := cell.lagging(rules)) is not None]
+    step = max((cell.normal_ns for cell in behind), default=0.0)
+    return with_lagging(findings, _places(behind, rules, _CellSign.LAGGING), step)
 
 
 def _behind_the_exporter(rules: FaultRules) -> FaultRules:
@@ -168,11 +173,11 @@ class _PlaceEvidence:
         """The steps of one job in which the place is sick, if these are slower steps."""
         through = cell.through(self.place)
         broken = self._is_broken(cell, through, affected)
-        affected = affected if broken else _while_worse(cell, through, affected, self.rules)
+        affected = affected if broken else while_worse(cell, through, affected, self.rules)
         lasts = cell.steps.end_ns[affected][-1] - cell.steps.start_ns[affected][0]
         if lasts < long_enough_ns(self.rules.places.slow_ns, cell.steps, self.rules):
             return
-        if not (broken or _slows(cell, affected, self.rules)):
+        if not (broken or slows(cell, affected, self.rules)):
             return
         self.broken |= broken
         if (cell.counted & ~affected).sum() < self.rules.places.sick_steps:
@@ -206,7 +211,7 @@ def _accuse(
     findings = []
     ends = set().union(*(_ends_of_links(cell) for cell in cells))
     cables = Counter(switch for switch, _ in ends)
-    for steps in _stretches(suspect, cells, rules):
+    for steps in sick_stretches(suspect, cells, rules):
         case = _PlaceEvidence(rules, suspect.place, suspect, cables=cables, sign=sign)
         for cell in cells:
             if cell.job in steps:
@@ -220,54 +225,6 @@ def _ends_of_links(cell: SlowCells) -> set[tuple[str, str]]:
     """(switch, link) for both ends of every link of a job."""
     links = (name for where, name in cell.passes.number if where is WhereType.LINK and name[-1] != ONE_WAY)
     return {(switch, " - ".join(name)) for name in links for switch in name}
-
-
-def _stretches(suspect: SickPlace, cells: Sequence[SlowCells], rules: FaultRules) -> list[dict[str, Bool]]:
-    """The steps of each job, split where nothing was sick for longer than all that was before and after together."""
-    spans: list[tuple[int, int, str, int, int]] = []
-    for cell in cells:
-        if cell.job in suspect.steps:
-            for first, after in stretches_of(suspect.steps[cell.job], bridge=0):
-                spans.append(
-                    (int(cell.steps.start_ns[first]), int(cell.steps.end_ns[after - 1]), cell.job, first, after)
-                )
-    size = {cell.job: cell.sick.shape[1] for cell in cells}
-    stretches: list[tuple[int, int, dict[str, Bool]]] = []
-    for start, end, job, first, after in sorted(spans):
-        last = stretches[-1] if stretches else None
-        if last is None or start - last[1] > rules.places.bouts_apart * (last[1] - last[0] + end - start):
-            last = (start, end, {})
-        else:
-            stretches.pop()
-        last[2].setdefault(job, np.zeros(size[job], dtype=np.bool_))[first:after] = True
-        stretches.append((last[0], max(last[1], end), last[2]))
-    return [steps for _, _, steps in stretches]
-
-
-def _while_worse(cell: SlowCells, through: Bool, affected: Bool, rules: FaultRules) -> Bool:
-    """Of a place that is sick in all steps, as one that was always slower than its peers: the longer steps (nearer to
-    the longest than to the usual one), if it is as much slower in these than in its others as a sick one is than a
-    healthy one. Else the steps as they are."""
-    rule = rules.places
-    midway = float(np.sqrt(max(cell.normal_ns, 1.0) * cell.duration_ns[affected].max()))
-    longer = affected & (cell.duration_ns >= max(midway, (1.0 + rule.loss) * cell.normal_ns))
-    usual = affected & ~longer
-    few = min(longer.sum(), usual.sum()) < rule.sick_steps
-    if few or (cell.counted & ~affected).sum() >= rule.sick_steps:
-        return affected
-    rate = np.where(cell.known[through], cell.rate[through], np.nan)
-    fall = known_median(rate[:, usual], axis=1) / known_median(rate[:, longer], axis=1)
-    return longer if np.isfinite(fall).any() and log(float(np.nanmedian(fall))) > rule.drop else affected
-
-
-def _slows(cell: SlowCells, affected: Bool, rules: FaultRules) -> bool:
-    """Do the affected steps take longer than the job's others? Without enough others nobody knows."""
-    others = cell.counted & ~affected
-    if others.sum() < rules.places.sick_steps:
-        return False
-    return float(np.median(cell.duration_ns[affected])) >= (1.0 + rules.places.loss) * float(
-        np.median(cell.duration_ns[others])
-    )
 
 
 _KIND = {
@@ -284,7 +241,7 @@ def _finding(case: _PlaceEvidence) -> Finding:
     shared = where is WhereType.LINK and _is_shared(case, usual)
     (where, name), other = _named(case, shared=shared)
     own = min(_confidence(case.suspect, case.rules), case.trust)
-    own = min(own, case.rules.places.queued_sure if case.sign is _CellSign.QUEUED else _fits(case))
+    own = min(own, _most_sure(case))
     confidence = calibrated(own, case.peers, case.rules)
     return Finding(
         kind=FindingKind.CONGESTION if shared else _KIND[where],
@@ -312,6 +269,8 @@ def _summary(case: _PlaceEvidence, named: Place, rate: float, usual: float, crow
         return resent_summary(named, rate - usual, case.jobs)
     if case.sign is _CellSign.QUEUED:
         return queued_summary(named, usual - rate, case.jobs)
+    if case.sign is _CellSign.LAGGING:
+        return lagging_summary(named, rate, case.jobs)
     return summary_of(case.place, named, rate, usual, case.jobs, crowded)
 
 
@@ -320,6 +279,8 @@ def _measured(sign: _CellSign, rate: float, usual: float) -> Evidence:
         return Evidence("share of the bytes through this place that are sent again", round(rate - usual, 4), 0.0)
     if sign is _CellSign.QUEUED:
         return Evidence("share of what steps take longer that one hop through this place waits", round(1.0 - rate, 3))
+    if sign is _CellSign.LAGGING:
+        return Evidence("rate of 128 KB through this place, in shares of the usual one", round(rate, 3), 1.0)
     return Evidence("median rate of 128 KB through this place, Gb/s", round(rate, 3), round(usual, 3))
 
 
@@ -365,11 +326,19 @@ def _confidence(suspect: SickPlace, rules: FaultRules) -> float:
     )
 
 
+def _most_sure(case: _PlaceEvidence) -> float:
+    """How sure a place can be by the sign that it is found by, whatever its rivals are."""
+    rule = case.rules.places
+    if case.sign is _CellSign.QUEUED:
+        return rule.queued_sure
+    return min(rule.backlog_sure, _fits(case)) if case.sign is _CellSign.LAGGING else _fits(case)
+
+
 def _fits(case: _PlaceEvidence) -> float:
     """How sure a place can be by itself, whatever its rivals are: fewer sick cells than a sick place has fit it less,
     and where nothing passes elsewhere nobody shows that the job does not wait for something else."""
     rule, most = case.rules.places, case.rules.trust.most_sure
-    if case.sign is not _CellSign.SLOW:
+    if case.sign is _CellSign.RESENT:
         return most
     share = case.sick / max(case.known, 1)
     fits = max(most * min(1.0, share / rule.sick_while), rule.sure_of_few)

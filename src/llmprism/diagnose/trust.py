@@ -26,10 +26,13 @@ from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Finding, FindingKind, WhereType
 
-__all__ = ["HELD", "calibrated", "is_permanent", "trusted", "waited_for"]
+__all__ = ["HELD", "WEIGHED", "calibrated", "is_permanent", "trusted", "waited_for"]
 
 HELD: Final = "median time that it holds the others up beyond its own usual, ms"
 """Evidence of findings that compare a member with its own past: they need no layout."""
+
+WEIGHED: Final = "share of the blame for the slower steps, by all signs together"
+"""Evidence of findings whose confidence is fitted already (`blame`)."""
 
 _BY_PEERS: Final = (FindingKind.SLOW_GPU, FindingKind.IMBALANCE, FindingKind.SLOW_GROUP)
 """Kinds that compare members with those that do the same."""
@@ -40,6 +43,10 @@ def trusted(evidence: JobEvidence, findings: Sequence[Finding], rules: FaultRule
     kept = []
     for finding in findings:
         confidence, trust = finding.confidence, evidence.layout.peers_confidence
+        if any(item.what == WEIGHED for item in finding.evidence):
+            if confidence >= rules.trust.worth_a_look:
+                kept.append(replace(finding, confidence=round(min(confidence, rules.trust.most_sure), 3)))
+            continue
         if any(item.what == HELD for item in finding.evidence):
             trust = rules.trust.most_sure
         if finding.kind in _BY_PEERS:

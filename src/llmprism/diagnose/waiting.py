@@ -59,6 +59,8 @@ class _Bounds:
 
     def of(self, which: Float64, src: Int64, dst: Int64) -> Float64:
         """The bounds of the pairs with these ends (of several the last); NaN where there is none, or an end is -1."""
+        if not self.ends.size:
+            return np.full((src.size, which.shape[1]), np.nan)
         wanted = np.where((src < 0) | (dst < 0), -1, (src << 32) | dst)
         pair = np.searchsorted(self.ends, wanted, side="right") - 1
         found = np.append(self.ends, -2)[pair] == wanted

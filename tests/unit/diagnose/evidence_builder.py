@@ -105,4 +105,5 @@ def slow_all_along(*long, times=1.4, elsewhere=(), late=None):
         duration_ns=evidence.duration_ns[seen],
         counted=evidence.counted[seen],
         lateness_ns=evidence.lateness_ns[:, seen],
+        rate=evidence.rate[:, seen],
     )

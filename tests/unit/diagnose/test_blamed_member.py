@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from llmprism.diagnose import blamed_member
 from llmprism.diagnose.blamed_member import DETECTOR, find_blamed_members
 from llmprism.diagnose.detector import DetectorInput
-from llmprism.diagnose.own_gaps import OwnGaps, own_gaps
 from llmprism.diagnose.unexplained import find_unexplained
 from llmprism.model import FindingKind, Window
 from unit.diagnose.ring_builder import NAMES, ring, ring_evidence
@@ -31,22 +29,6 @@ def test_a_slow_hop_is_no_slow_gpu():
     made = ring_evidence(*ring(hops=("bc",)))
     assert len(find_unexplained(made, (), {})) == 1
     assert find_blamed_members(made, (), {}) == []
-
-
-def test_of_two_that_are_silent_alike_one_is_blamed_only_if_they_share_a_server(monkeypatch):
-    made = ring_evidence(*ring(slow="c"))
-    alike = own_gaps(made)
-    c, d = NAMES.index("c"), NAMES.index("d")
-    twin = alike.member == c
-    both = OwnGaps(
-        np.append(alike.member[alike.member != d], np.full(twin.sum(), d)),
-        *(np.append(values[alike.member != d], values[twin]) for values in (alike.step, alike.length_ns, alike.own)),
-    )
-    monkeypatch.setattr(blamed_member, "own_gaps", lambda *_: both)
-    assert find_blamed_members(made, (), {}) == []
-    places = replace(made.job, places=("s0", "s0", "s1", "s1", "s2", "s2"))
-    (finding,) = find_blamed_members(replace(made, job=places), (), {})
-    assert finding.where.id in ("c", "d")
 
 
 def test_steps_that_something_explains_blame_nobody():

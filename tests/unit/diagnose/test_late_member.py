@@ -4,18 +4,14 @@ import numpy as np
 import pytest
 
 from llmprism.diagnose import late_member
-from llmprism.diagnose.bouts import Bout
 from llmprism.diagnose.detector import DetectorInput
 from llmprism.diagnose.late_member import (
-    HOLD,
-    SYNCHRONISE,
-    _slow,
     _slower_for_a_while,
     find_late_members,
     sends_slowly,
 )
 from llmprism.diagnose.rules import RULES
-from llmprism.model import FindingKind, Group, PairKind, Where, WhereType, Window
+from llmprism.model import FindingKind, Where, WhereType, Window
 from llmprism.pipeline import diagnose
 from unit.builders import address_of, build_job, cut_in_pieces, flow_table
 from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs, slow_all_along
@@ -197,16 +193,6 @@ def test_single_slower_steps_afterwards_do_not_hide_a_stretch_of_slower_ones():
     assert not _slower_for_a_while(evidence_of(ring_pairs("abcd"), duration=duration), RULES)
 
 
-def test_one_that_holds_at_exchanges_may_be_kept_by_the_one_it_sends_to():
-    job = evidence_of(ring_pairs("abcd"))
-    bout = Bout(1, 0, STEPS, np.ones(STEPS, dtype=np.bool_), 1e6, HOLD)
-    finding = _slow(job, bout, RULES)
-    assert finding.confidence == RULES.members.sure_exchange
-    (other,) = finding.alternatives
-    assert (finding.where.id, other.where.id) == ("b", "c")
-    assert _slow(job, replace(bout, how=SYNCHRONISE), RULES).alternatives == ()
-
-
 @pytest.mark.parametrize(("rate", "slowly"), [(0.9, False), (0.7, False), (0.4, True)])
 def test_one_whose_messages_are_slower_than_its_steps_are_longer_has_no_fast_network(rate, slowly):
     """Steps of 1.6 times the length: what leaves at 0.7 of its rate does not explain them, at 0.4 it may."""
@@ -215,37 +201,6 @@ def test_one_whose_messages_are_slower_than_its_steps_are_longer_has_no_fast_net
     own = job.job.transfers.pair_src == job.job.members[1]
     slower = np.where(own[:, None] & affected[None, :], rate * job.rate, job.rate)
     assert sends_slowly(replace(job, rate=slower), 1, affected, ~affected) is slowly
-
-
-@pytest.mark.parametrize(("kind", "alike", "place"), [("EP", 0.1, "c"), ("EP", 0.9, "d"), ("DP", 0.1, "d")])
-def test_of_experts_that_are_late_together_the_one_that_holds_the_other_up(monkeypatch, kind, alike, place):
-    """Which of them synchronises last is chance; where both hold as long nothing tells them apart."""
-    slow = during(6, 14, 1.6 * STEP, STEP)
-    job = late_job({"c": during(6, 14, 500.0), "d": during(6, 14, 600.0)}, slow)
-    pair = Group(PairKind[kind], tuple(job.job.transfers.addresses.index(name) for name in "cd"))
-    job = replace(job, layout=replace(job.layout, groups=(*job.layout.groups, pair)))
-    held = np.zeros_like(job.lateness_ns)
-    held[job.job.transfers.addresses.index("c")] = during(6, 14, 0.3 * STEP)
-    held[job.job.transfers.addresses.index("d")] = during(6, 14, 0.3 * alike * STEP)
-    monkeypatch.setattr(late_member, "held_ns", lambda *_: held)
-    (finding,) = find_late_members(job, {})
-    assert finding.where.id == place
-
-
-@pytest.mark.parametrize(("also", "place"), [(0.1, "a"), (0.9, "b")])
-def test_a_stage_that_hands_its_work_on_when_a_slow_one_takes_it_is_not_the_slow_one(monkeypatch, also, place):
-    """Stages a and b seem to work longer, b the most; whose own pauses alone grow is slow."""
-    job = evidence_of(ring_pairs("ab") + ring_pairs("cd"), groups=("ac", "bd"), duration=during(6, 14, 2 * STEP, STEP))
-    row = {name: job.job.transfers.addresses.index(name) for name in "abcd"}
-    pipelines = tuple(tuple(row[name] for name in names) for names in ("ab", "cd"))
-    job = replace(job, layout=replace(job.layout, pipelines=pipelines))
-    work, paused = np.full(job.lateness_ns.shape, 0.2 * STEP), np.zeros_like(job.lateness_ns)
-    work[row["a"]], work[row["b"]] = during(6, 14, 0.4 * STEP, 0.2 * STEP), during(6, 14, 0.6 * STEP, 0.2 * STEP)
-    paused[row["a"]], paused[row["b"]] = during(6, 14, 0.9 * STEP), during(6, 14, also * 0.9 * STEP)
-    monkeypatch.setattr(late_member, "stage_work_ns", lambda *_: work)
-    monkeypatch.setattr(late_member, "paused_beyond_usual_ns", lambda *_: paused)
-    (finding,) = find_late_members(job, {})
-    assert finding.where.id == place
 
 
 def test_who_is_late_while_a_whole_stage_is_slow_waits_for_it():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from llmprism.diagnose.slow_cells import judge_transfers
-from llmprism.diagnose.slow_place_merge import comes_and_goes_with, with_held_back
+from llmprism.diagnose.slow_place_merge import comes_and_goes_with, with_held_back, with_lagging
 from llmprism.model import Alternative, Finding, FindingKind, Where, WhereType
 from unit.diagnose.evidence_builder import evidence_of, ring_pairs
 
@@ -66,3 +66,11 @@ def test_what_is_always_slow_does_not_come_and_go_and_neither_do_lanes():
     group, lane = (replace(nic("a", 5, 10), where=Where(WhereType.GROUP, tuple(name))) for name in ("ab", "cd"))
     assert not comes_and_goes_with([group], lane, about)
     assert comes_and_goes_with([group], replace(lane, job="another"), about)
+
+
+def test_a_place_lags_behind_only_where_nothing_else_is_found_and_never_a_card():
+    switch = replace(nic("s", 10, 20), kind=FindingKind.SLOW_SWITCH, where=Where(WhereType.SWITCH, "s"))
+    assert with_lagging([], [switch], SECOND) == [switch]
+    assert with_lagging([nic("a", 0, 9)], [switch], SECOND) == [nic("a", 0, 9)]
+    assert with_lagging([], [nic("a", 10, 20)], SECOND) == []
+    assert with_lagging([], [switch, replace(switch, where=Where(WhereType.SWITCH, "t"))], SECOND) == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from llmprism.diagnose.rules.blame import BlameRules
 from llmprism.diagnose.rules.endings import EndingRules
 from llmprism.diagnose.rules.evidence import EvidenceRules
 from llmprism.diagnose.rules.members import MemberRules
@@ -18,6 +19,7 @@ from llmprism.diagnose.rules.trust import TrustRules
 
 __all__ = [
     "RULES",
+    "BlameRules",
     "EndingRules",
     "EvidenceRules",
     "FaultRules",
@@ -35,6 +37,7 @@ class FaultRules:
     evidence: EvidenceRules = field(default_factory=EvidenceRules)
     places: PlaceRules = field(default_factory=PlaceRules)
     members: MemberRules = field(default_factory=MemberRules)
+    blame: BlameRules = field(default_factory=BlameRules)
     endings: EndingRules = field(default_factory=EndingRules)
     storage: StorageRules = field(default_factory=StorageRules)
     trust: TrustRules = field(default_factory=TrustRules)

@@ -22,15 +22,8 @@ class MemberRules:
     held_quantile: float = 0.9
     """Quantile of the points of a step that counts: a slow GPU holds in its computations, not in all that it sends."""
 
-    released: float = 0.5
-    """Share of the pauses of a member that the same other one ends by its first message after a silence, from which
-    that one holds,"""
-
-    released_silence: float = 0.5
-    """share of each pause that this silence must last,"""
-
     released_ns: int = 1_000_000
-    """and how long before the end of the pause that message is sent at most: an answer takes a millisecond at most."""
+    """How long before a message a small one releases it, at most: an answer takes a millisecond at most."""
 
     released_pause_ns: int = 2_000_000
     """Pause of two members, as a pair, after which a message between them may have been released: shorter ones lie
@@ -49,19 +42,10 @@ class MemberRules:
     """or share of the silence: large pieces take longer on their way. The slow GPU of rings over NCCL comes first from
     0.02 with 0.2 ms to 0.05 with 3 ms."""
 
-    gap_share: float = 0.8
-    """What the own silences of a slow GPU grow by, in shares of what the steps take longer: 0.9 to 3 in captures and
-    random runs, since it computes for all of that, and ends fewer of its silences by answering,"""
-
-    gap_alone: float = 0.5
-    """share of it that no member of another server may reach,"""
-
     gap_most: float = 0.8
-    """share of its silences' time that counts them,"""
-
-    gap_times: float = 3.0
-    """and how many times as many of its own there may be as it has in usual steps, own or not: where a GPU is slow 0.1
-    to 2.5 times as many (28 captures and random runs), where a card or link is 3.3 times and more (24 of 28)."""
+    """Share of its silences' time that counts them: where a GPU is slow there are 0.1 to 2.5 times as many of its own
+    as it has in usual steps, own or not (28 captures and random runs), where a card or link is 3.3 times and more (24
+    of 28)."""
 
     # Uneven stages
     imbalance_ratio: float = 1.4
@@ -117,10 +101,6 @@ class MemberRules:
 
     sure_imbalance: float = 0.9
     """Confidence in a stage that is longer in all pipelines, at most: a slow server under all of it looks the same."""
-
-    sure_exchange: float = 0.8
-    """Confidence in a member that holds the others up at every exchange, at most: over gloo a message waits for its
-    receiver, and one capture of eight names the sender in its place."""
 
     late_steps: int = 3
     """Late steps before a GPU is called slow,"""

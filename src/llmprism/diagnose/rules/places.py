@@ -168,6 +168,16 @@ class PlaceRules:
     """Confidence of such a place before the fit, at most: three of four that lead their rival were right (captures and
     random seeds)."""
 
+    # Hops that lag behind
+    backlog_slowdown: float = 1.1
+    """Usual steps that a step must take for changed rates to tell something (as `slowdown` of members),"""
+
+    backlog_change: float = 0.5
+    """natural logarithm by which a rate must have changed, either way (as `drop`),"""
+
+    backlog_sure: float = 0.8
+    """and confidence of such a place before the fit, at most."""
+
     # What explains the cells
     sick_while: float = 0.7
     """Share of the cells through a sick place that are sick: a throttled line passes what it saved while idle."""

@@ -1,0 +1,216 @@
+"""Who was waited for in slower steps, by all signs together.
+
+A slow GPU shows in several ways, and which of them depends on the job. Where gradients are synchronised once in a step
+it is *late* at it. Its *own silences* (`own_gaps`) grow. It *holds* what others wait for (`holding`). In a pipeline its
+*work* on a micro-batch exceeds that of the same stage of other replicas (`waiting`). Each of these signs alone also
+points at others: those that wait together are late together, and one that cannot get rid of its message is silent.
+
+So they are added up. Each sign is what it grew by from the usual to the slower steps, in shares of what these take
+longer, and how far that is beyond what it varies by in usual steps. The log odds of a member are a weighted sum; the
+shares of all members add up to one (one of them was waited for). Whether a GPU was waited for at all, and not a card, a
+link or the whole job, is asked after that: of the share of the one most blamed, of how much of the time it explains,
+and of what speaks for the network: rates that fell, and silences that became many.
+
+Weights are fitted to slowdowns whose truth is known (`rules.BlameRules`). The peers of a tensor-parallel group wait for
+each other inside their server, where no record is made: they count as one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, log
+
+import numpy as np
+
+from llmprism.arrays import Bool, Float64
+from llmprism.diagnose.evidence import JobEvidence
+from llmprism.diagnose.holding import held_ns
+from llmprism.diagnose.own_gaps import OwnGaps, made_up_of, own_gaps
+from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.waiting import beyond_others, stage_work_ns
+from llmprism.model.finding import Alternative, FindingKind, Where, WhereType
+from llmprism.stats.robust import known_median
+
+__all__ = ["Signs", "WaitedFor", "blame", "runner_up", "shares_of", "signs_of", "terms_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """Of each member, by rows of the job's members, from the usual to the slower steps.
+
+    `late` and `silent` are what its lateness and its own silences grew by, in shares of what the slower steps take
+    longer; `late_clear`, `silent_clear` and `held_clear` how far these (and what it holds) are beyond chance, as
+    logarithms; `work` by what share (a logarithm, too) its work exceeds that of its peers by more than usual. 0 where a
+    sign is not seen.
+    """
+
+    late: Float64
+    silent: Float64
+    late_clear: Float64
+    silent_clear: Float64
+    held_clear: Float64
+    work: Float64
+    silences: OwnGaps
+
+
+@dataclass(frozen=True, slots=True)
+class WaitedFor:
+    """The member (row) that is most to blame, its share of the blame with its tensor-parallel peers, the runner-up
+    (-1: none) and its share, how much later or longer silent the first is in each slower step, and how likely it is
+    that its GPU is slow."""
+
+    row: int
+    share: float
+    rival: int
+    rival_share: float
+    grown_ns: float
+    confidence: float
+
+
+def blame(
+    evidence: JobEvidence, slower: Bool, usual: Bool, rules: FaultRules = RULES, *, found: int | None = None
+) -> WaitedFor | None:
+    """Who was waited for in the `slower` steps; None where too few of both were seen to compare. `found` is the member
+    that is late in them, by some sign, in more than chance would do."""
+    rule = rules.blame
+    longer = float((evidence.duration_ns - evidence.normal_ns)[slower].mean()) if slower.any() else 0.0
+    if usual.sum() < rules.members.late_steps or longer <= 0.0:
+        return None
+    signs = signs_of(evidence, slower, usual, longer, rules)
+    shares = shares_of(signs, rules, found=found)
+    row = int(np.argmax(shares))
+    peers = _peers(evidence, row)
+    share = float(shares[peers].sum())
+    others = np.where(peers, -1.0, shares)
+    rival = int(np.argmax(others))
+    terms = terms_of(evidence, signs, row, share, slower, usual, rules)
+    silences, late = (rule.fit_silences, 0.0) if found is None else (0.0, rule.fit_found)
+    odds = rule.fit_constant + late + terms @ np.array([rule.fit_lead, rule.fit_explains, rule.fit_fallen, silences])
+    return WaitedFor(
+        row, share, rival if others[rival] > 0.0 else -1, max(float(others[rival]), 0.0),
+        max(float(signs.late[row]), float(signs.silent[row])) * longer, round(1.0 / (1.0 + exp(-float(odds))), 3),
+    )  # fmt: skip
+
+
+def terms_of(
+    evidence: JobEvidence, signs: Signs, row: int, share: float, slower: Bool, usual: Bool, rules: FaultRules = RULES
+) -> Float64:
+    """What speaks for a slow GPU, and against it: the log odds of the share of the blame, how much of the time the
+    member explains, by how much rates fell, and how many more silences it has."""
+    rule = rules.blame
+    explains = float(np.clip(max(signs.late[row], signs.silent[row]), 0.0, rule.most_explained))
+    fallen, more = (
+        min(value, rule.most_fallen)
+        for value in (_fallen(evidence, slower, usual), _more_silences(signs.silences, row, slower, usual, rules))
+    )
+    return np.array([log(share / (1.0 - share + rule.doubt)), explains, fallen, more])
+
+
+def runner_up(evidence: JobEvidence, waited_for: WaitedFor) -> tuple[Alternative, ...]:
+    """The second most blamed as an alternative, with its share of the doubt that is left."""
+    if waited_for.rival < 0:
+        return ()
+    name = evidence.job.transfers.addresses[evidence.job.members[waited_for.rival]]
+    doubt = min(waited_for.rival_share, 1.0 - waited_for.confidence, waited_for.confidence)
+    return (Alternative(FindingKind.SLOW_GPU, Where(WhereType.GPU, name), round(doubt, 3)),)
+
+
+def shares_of(signs: Signs, rules: FaultRules = RULES, *, found: int | None = None) -> Float64:
+    """How likely each member is the one that was waited for, given that one was."""
+    rule = rules.blame
+    odds = (
+        rule.late * np.clip(signs.late, rule.least_late, rule.most_late)
+        + rule.late_clear * signs.late_clear
+        + rule.silent_clear * signs.silent_clear
+        + rule.held_clear * signs.held_clear
+        + rule.work * signs.work
+    )
+    if found is not None:
+        odds[found] += rule.found
+    weight = np.exp(odds - odds.max())
+    return np.asarray(weight / weight.sum())
+
+
+def signs_of(evidence: JobEvidence, slower: Bool, usual: Bool, longer_ns: float, rules: FaultRules = RULES) -> Signs:
+    """See `Signs`; the slower steps take `longer_ns` more as a rule."""
+    gaps = own_gaps(evidence, rules)
+    silent = gaps.of_members(len(evidence.job.members), evidence.steps)
+    many = len(evidence.job.members) > rules.blame.most_members
+    held = np.full(silent.shape, np.nan) if many else held_ns(evidence.job, evidence.timeline.steps, usual, rules)
+    grown = {
+        "late": _grown(evidence.lateness_ns, slower, usual),
+        "silent": silent[:, slower].mean(axis=1) - np.median(silent[:, usual], axis=1),
+        "held": _grown(held, slower, usual),
+    }
+    jitter = {
+        "late": _jitter(evidence.lateness_ns, usual),
+        "silent": _jitter(silent, usual),
+        "held": _jitter(held, usual),
+    }
+    clear = {
+        name: _clear(grown[name] / longer_ns, jitter[name] / longer_ns, int(slower.sum()), rules) for name in grown
+    }
+    work = stage_work_ns(evidence)
+    beyond = _grown(beyond_others(evidence, work), slower, usual)
+    share = beyond / np.maximum(np.nan_to_num(known_median(work[:, usual], axis=1)), 1.0)
+    return Signs(
+        late=grown["late"] / longer_ns,
+        silent=grown["silent"] / longer_ns,
+        late_clear=clear["late"],
+        silent_clear=clear["silent"],
+        held_clear=clear["held"],
+        work=np.log1p(np.clip(share, 0.0, rules.blame.most_work)),
+        silences=gaps,
+    )
+
+
+def _grown(values: Float64, slower: Bool, usual: Bool) -> Float64:
+    """From the median of the usual steps to that of the slower ones; 0 where either is not known."""
+    return np.nan_to_num(known_median(values[:, slower], axis=1) - known_median(values[:, usual], axis=1))
+
+
+def _jitter(values: Float64, usual: Bool) -> float:
+    """What a member's value varies by in usual steps, as a rule over all members; NaN where nothing is known."""
+    before = known_median(values[:, usual], axis=1)
+    spread = known_median(np.abs(values[:, usual] - before[:, None]), axis=1)
+    return 1.4826 * float(known_median(spread))
+
+
+def _clear(grown: Float64, jitter: float, steps: int, rules: FaultRules) -> Float64:
+    """Logarithm of how many times the jitter of a median of so many steps it grew; jitter is no less than what a record
+    tells."""
+    rule = rules.blame
+    least = max((jitter if np.isfinite(jitter) else 1.0) / steps**0.5, rule.least_jitter)
+    return np.asarray(np.log1p(np.clip(grown / least, 0.0, rule.most_clear)))
+
+
+def _peers(evidence: JobEvidence, row: int) -> Bool:
+    """The member and those of its tensor-parallel group: of its server and stage, in the order of their addresses."""
+    members, width = evidence.job.members, evidence.layout.layout.tp or 1
+    alone: Bool = np.arange(len(members)) == row
+    if width < 2 or not evidence.job.places or not evidence.job.places[row]:
+        return alone
+    stage = evidence.layout.stage_of()
+    near = [
+        other
+        for other, place in enumerate(evidence.job.places)
+        if place == evidence.job.places[row] and stage.get(members[other]) == stage.get(members[row])
+    ]
+    first = near.index(row) // width * width
+    return np.isin(np.arange(len(members)), near[first : first + width])
+
+
+def _fallen(evidence: JobEvidence, slower: Bool, usual: Bool) -> float:
+    """By how much (a logarithm) the rate of any pair fell from the usual to the slower steps, at most."""
+    before, now = (known_median(evidence.rate[:, steps], axis=1) for steps in (usual, slower))
+    known = np.isfinite(before) & np.isfinite(now) & (before > 0.0) & (now > 0.0)
+    return float(np.log(before[known] / now[known]).max(initial=0.0))
+
+
+def _more_silences(gaps: OwnGaps, row: int, slower: Bool, usual: Bool, rules: FaultRules) -> float:
+    """How many times as many own silences the member has as in usual steps (own or not), as a logarithm, at least 0: a
+    hop that lets pieces pass slowly makes many, a GPU as many as ever."""
+    share, most = rules.members.gap_most, rules.blame.most_steps
+    now = [made_up_of(gaps.of_one(row, step)[0], share) for step in np.flatnonzero(slower)[:most].tolist()]
+    before = [made_up_of(gaps.of_one(row, step)[1], share) for step in np.flatnonzero(usual)[:most].tolist()]
+    return max(log(max(float(np.median(now)), 1.0) / max(float(np.median(before)), 1.0)), 0.0)
