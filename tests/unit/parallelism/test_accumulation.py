@@ -9,7 +9,7 @@ from unit.builders import MS, Flow, transfer_table
 
 
 def interrupted(pauses_ms, layers=4):
-    """Ticks of 60 ms computation in so many layers, then reduction and gathering as one burst, interrupted in its middle
+    """Ticks of 60 ms computation in so many layers, then reduction and gathering in one burst, cut in its middle
     for so long."""
     at, flows, ticks = 0.0, [], []
     for pause in pauses_ms:

@@ -239,7 +239,7 @@ class ClockRules:
     window, their steps 5 times and more."""
 
     too_often: int = 12
-    """Times that a differing tick of a few must have been seen to be one of the step's whatever pause stands out. Of 500
+    """Times that a differing tick of a few must have been seen to be the step's own, whatever pause stands out. Of 500
     random jobs seven with such passes were seen 13 to 36 times, evaluations and checkpoints after four to eight steps 5
     to 11 times; real captures have them after nine steps and more."""
 
