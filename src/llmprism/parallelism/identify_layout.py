@@ -14,6 +14,7 @@ import numpy as np
 from llmprism.arrays import Bool
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, Sharding
+from llmprism.parallelism.byte_line import on_byte_line
 from llmprism.parallelism.chain_trees import without_chain_trees
 from llmprism.parallelism.composed import (
     Composed,
@@ -91,6 +92,8 @@ def _with_clock(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> Jo
     explained = compositions_of(job, sizes, None if draft.mixed else layout, rules)
     draft, layout = _as_bytes_say(job, bulk, draft, layout, explained)
     draft = _with_replicas(draft, tensor_widths(explained, layout.layout, rules))
+    if draft.groups and not draft.pipes.forward:
+        draft = replace(draft, clock=on_byte_line(job.transfers, draft.clock, rules))
     layout = _stated(draft)
     return _judged(layout, job, bulk, draft, other_readings(explained, job.transfers, layout, rules))
 
@@ -190,9 +193,8 @@ def _without_exchanges(draft: PartialLayout) -> PartialLayout:
 
 def _with_step_ends(draft: PartialLayout) -> PartialLayout:
     """The clock, moved to where the steps end."""
-    transfers, pipes = draft.job.transfers, draft.pipes
+    job, transfers, pipes, features = draft.job, draft.job.transfers, draft.pipes, draft.features
     between = pairs_of_kind(transfers, draft.links, draft.kinds, PairKind.OTHER)
-    job, features = draft.job, draft.features
     if draft.best.lossy:
         job = with_usual_bytes(replace(job, clock=draft.clock), draft.clock, draft.rules)
         features = pair_features(job.transfers, draft.clock, draft.rules)
@@ -270,10 +272,8 @@ def _with_contexts(draft: PartialLayout) -> PartialLayout:
     if in_step.any:
         groups = data_parallel_groups(*_of_pairs(links, kinds, draft.collective & in_step.gradients), draft.features)
         groups = joined_by(groups, draft.same_weights + contexts)
-    exchanges = draft.exchanges
-    if exchanges.groups and reduced_apart(
-        exchanges, draft.job.transfers, draft.collective, draft.features, draft.rules
-    ):
+    exchanges, seen = draft.exchanges, (draft.job.transfers, draft.collective, draft.features)
+    if exchanges.groups and reduced_apart(exchanges, *seen, rules=draft.rules):
         exchanges = exchanges.of_experts()
     return replace(draft, in_step=in_step, exchanges=exchanges, contexts=contexts, groups=groups)
 
@@ -311,8 +311,7 @@ PASSES = (
     _with_interruptions,
     _with_contexts,
 )
-"""In this order; each looks at the draft as the one before left it. Replicas inside servers are looked for after them,
-once (`_with_replicas`)."""
+"""In this order; each looks at the draft as the one before left it. Replicas and the line of bytes follow."""
 
 
 def _stated(draft: PartialLayout) -> JobLayout:
