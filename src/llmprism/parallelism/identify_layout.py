@@ -64,7 +64,7 @@ from llmprism.parallelism.slower_layout import slower_rivals, surer_layout
 from llmprism.parallelism.stage_links import find_pipelines
 from llmprism.parallelism.step_confidence import steps_confidence
 from llmprism.parallelism.step_ends import scatters, step_ends
-from llmprism.parallelism.structure import data_parallel_groups, in_two, joined_by, pairs_inside
+from llmprism.parallelism.structure import data_parallel_groups, in_two, joined_by, only_pairs, pairs_inside
 from llmprism.parallelism.tensor_peers import find_tensor_peers, joined_replicas
 from llmprism.parallelism.uneven_messages import take_turns
 from llmprism.parallelism.unknown_collectives import unknown_layout, with_unknown_collectives
@@ -187,12 +187,14 @@ def _without_exchanges(draft: PartialLayout) -> PartialLayout:
         return draft
     in_step = _with_kind(draft, in_step)
     exchanged = draft.job.transfers.rows_of(in_step.inside) & ~in_step.gradient_row
-    groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), draft.features)
+    groups = data_parallel_groups(*only_pairs(links, kinds, collective & in_step.gradients), draft.features)
     return replace(draft.without(exchanged), in_step=in_step, groups=groups)
 
 
 def _with_step_ends(draft: PartialLayout) -> PartialLayout:
     """The clock, moved to where the steps end."""
+    if draft.known_ends:
+        return draft
     job, transfers, pipes, features = draft.job, draft.job.transfers, draft.pipes, draft.features
     between = pairs_of_kind(transfers, draft.links, draft.kinds, PairKind.OTHER)
     if draft.best.lossy:
@@ -210,7 +212,10 @@ def _with_step_ends(draft: PartialLayout) -> PartialLayout:
 
 def _with_sharding(draft: PartialLayout) -> PartialLayout:
     seen = (draft.job, draft.links, draft.kinds, draft.pair_kind, draft.features, draft.groups, draft.clock)
-    sharded = find_sharding(*seen, has_pipelines=bool(draft.pipes.members), rules=draft.rules)
+    if draft.known_ends:
+        sharded = ShardedJob(Sharding.ZERO, draft.groups, draft.clock, draft.best.passes)
+    else:
+        sharded = find_sharding(*seen, has_pipelines=bool(draft.pipes.members), rules=draft.rules)
     if draft.composed is not None and not draft.composed.sharded:
         sharded = replace(sharded, groups=draft.groups, hybrid=False)
     if draft.mixed:  # tokens of the passes look like gathers
@@ -246,7 +251,9 @@ def _with_exchanges_of_stages(draft: PartialLayout) -> PartialLayout:
 def _with_interruptions(draft: PartialLayout) -> PartialLayout:
     """The clock, moved to where the job was interrupted; ends that were not seen but estimated stay."""
     seen, rules, pipes = (draft.job.transfers, draft.clock), draft.rules, bool(draft.pipes.forward)
-    return replace(draft, clock=after_interruptions(*seen, rules=rules, has_pipelines=pipes)) if draft.groups else draft
+    if not draft.groups or draft.known_ends:
+        return draft
+    return replace(draft, clock=after_interruptions(*seen, rules=rules, has_pipelines=pipes))
 
 
 def _with_kind(draft: PartialLayout, in_step: InStep) -> InStep:
@@ -270,7 +277,7 @@ def _with_contexts(draft: PartialLayout) -> PartialLayout:
         in_step = nothing_inside(draft.job.transfers)
     groups = draft.groups
     if in_step.any:
-        groups = data_parallel_groups(*_of_pairs(links, kinds, draft.collective & in_step.gradients), draft.features)
+        groups = data_parallel_groups(*only_pairs(links, kinds, draft.collective & in_step.gradients), draft.features)
         groups = joined_by(groups, draft.same_weights + contexts)
     exchanges, seen = draft.exchanges, (draft.job.transfers, draft.collective, draft.features)
     if exchanges.groups and reduced_apart(exchanges, *seen, rules=draft.rules):
@@ -281,7 +288,7 @@ def _with_contexts(draft: PartialLayout) -> PartialLayout:
 def _groups_of_gradients(draft: PartialLayout) -> tuple[Group, ...]:
     """The groups of the links of gradients, those that meet in contexts or experts joined."""
     wanted = draft.collective & draft.inside.gradients
-    groups = data_parallel_groups(*_of_pairs(draft.links, draft.kinds, wanted), draft.features)
+    groups = data_parallel_groups(*only_pairs(draft.links, draft.kinds, wanted), draft.features)
     return joined_by(groups, draft.same_weights + (draft.composed.contexts if draft.composed is not None else ()))
 
 
@@ -348,14 +355,8 @@ def _layout_of(draft: PartialLayout) -> JobLayout:
     )
 
 
-def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, LinkKinds]:
-    """The links either of whose directions is wanted."""
-    chosen = ((links.there >= 0) & wanted[links.there]) | ((links.back >= 0) & wanted[links.back])
-    return links.only(chosen), kinds.only(chosen)
-
-
 def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
-    rings = data_parallel_groups(*_of_pairs(links, kinds, in_step.inside & ~in_step.tensor), features)
+    rings = data_parallel_groups(*only_pairs(links, kinds, in_step.inside & ~in_step.tensor), features)
     return tuple(Group(in_step.kind, ring.members, ring.ring) for ring in rings)
 
 
