@@ -4,7 +4,9 @@ Every micro-batch gathers and reduces all layers, so its traffic repeats exactly
 only the last pass of a step is followed by the optimizer, before which no layer can be gathered again. The reduction of
 one pass and the gathering of the next are one burst, which only every m-th tick interrupts. That is looked for at every
 place of the tick. A pause longer than half a pass is no optimizer: it is a checkpoint or an evaluation after every m-th
-step, and joins nothing; neither does one before which every tick rests, as after an optimizer of its own.
+step, and joins nothing; neither does one before which every tick rests, as after an optimizer of its own. Gathering and
+reduction are a third of a pass's bytes each at least, so a pause next to the place where every tick rests for most of
+its time is no optimizer between the two: replicas synchronise there, and some of them later (logging, data).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from llmprism.arrays import Bool, Int64, median
+from llmprism.arrays import Bool, Int64, median, medians
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.parallelism.phase import message_silences
@@ -36,6 +38,7 @@ def between_passes(
         return None
     number, longest, which = _longest_by_place(silences, clock, rule.burst_places)
     seen = np.quantile(longest, 1.0 - 1.0 / rule.most_passes, axis=0)
+    seen[_next_to_rest(longest, clock.period_ns, rules)] = 0.0
     for place in np.argsort(seen)[::-1][: rule.bursts_tried].tolist():
         rest = longest[:, place]
         uncut = float(np.quantile(rest, rule.uncut_share))
@@ -67,6 +70,16 @@ def _longest_by_place(silences: Silences, clock: StepClock, places: int) -> tupl
     longest = np.where(which >= 0, silences.length_ns[which], 0)
     second = longest[:, 1:] > longest[:, :-1]
     return number, np.maximum(longest[:, 1:], longest[:, :-1]), np.where(second, which[:, 1:], which[:, :-1])
+
+
+def _next_to_rest(longest: Int64, period_ns: float, rules: LayoutRules) -> Int64:
+    """The places next to the one at which ticks rest for more than half of their time; none where they do not."""
+    usual, places = medians(longest, axis=0), longest.shape[1]
+    rest = int(np.argmax(usual))
+    if usual[rest] <= rules.sharding.longest_optimizer * period_ns:
+        return np.zeros(0, dtype=np.int64)
+    away = np.abs((np.arange(places) - rest + places // 2) % places - places // 2)
+    return np.flatnonzero(away < rules.sharding.least_gathered * places)
 
 
 def _last_pass(number: Int64, rest: Int64, passes: int, period_ns: float, rules: LayoutRules) -> int | None:

@@ -45,6 +45,9 @@ class ShardingRules:
     least_optimizer: float = 0.02
     """Shortest such pause, as a share of a pass: shorter ones may be the collector's."""
 
+    least_gathered: float = 1.0 / 6.0
+    """Share of a tick's bytes between the optimizer and the rest of the passes, at least: half of what is gathered."""
+
     # Shard groups and replicas
     shards_over_replicas: float = 1.5
     """Bytes of a gathering link relative to a replica's where nothing else is known: three passes over a ring of n
