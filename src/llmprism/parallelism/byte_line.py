@@ -42,7 +42,7 @@ def on_byte_line(transfers: TransferTable, clock: StepClock, rules: LayoutRules 
     line = _running_median(place, min(2 * rules.ends.line_ticks + 1, place.size))
     off = np.abs(place - line)
     limit = max(rules.ends.off_line, rules.ends.off_line_spreads * float(median(off)))
-    moved = _between(off > limit) | _too_late_at_first(place - line > limit)
+    moved = _between(off > limit)
     ticks[moved] = _moments(silences, (line + steps)[moved] * usual, rules.clock.exact_bytes * usual)
     return clock if (np.diff(ticks) <= 0).any() else replace(clock, boundary_ns=ticks)
 
@@ -61,12 +61,6 @@ def _between(off: Bool) -> Bool:
     inside[: on[0]] = False
     inside[on[-1] :] = False
     return inside
-
-
-def _too_late_at_first(late: Bool) -> Bool:
-    """The first ticks, all that are late: no step sends less than the others, while a first one may send more."""
-    first: Bool = np.cumprod(late[1:], dtype=np.int64) > 0
-    return np.append(False, first)
 
 
 def _moments(silences: Silences, wanted: Float64, reach: float) -> Int64:
