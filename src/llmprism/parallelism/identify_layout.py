@@ -14,6 +14,7 @@ import numpy as np
 from llmprism.arrays import Bool
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, Sharding
+from llmprism.parallelism.byte_line import on_byte_line
 from llmprism.parallelism.chain_trees import without_chain_trees
 from llmprism.parallelism.composed import (
     Composed,
@@ -63,7 +64,7 @@ from llmprism.parallelism.slower_layout import slower_rivals, surer_layout
 from llmprism.parallelism.stage_links import find_pipelines
 from llmprism.parallelism.step_confidence import steps_confidence
 from llmprism.parallelism.step_ends import scatters, step_ends
-from llmprism.parallelism.structure import data_parallel_groups, in_two, joined_by, pairs_inside
+from llmprism.parallelism.structure import data_parallel_groups, in_two, joined_by, only_pairs, pairs_inside
 from llmprism.parallelism.tensor_peers import find_tensor_peers, joined_replicas
 from llmprism.parallelism.uneven_messages import take_turns
 from llmprism.parallelism.unknown_collectives import unknown_layout, with_unknown_collectives
@@ -91,6 +92,8 @@ def _with_clock(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> Jo
     explained = compositions_of(job, sizes, None if draft.mixed else layout, rules)
     draft, layout = _as_bytes_say(job, bulk, draft, layout, explained)
     draft = _with_replicas(draft, tensor_widths(explained, layout.layout, rules))
+    if draft.groups and not draft.pipes.forward:
+        draft = replace(draft, clock=on_byte_line(job.transfers, draft.clock, rules))
     layout = _stated(draft)
     return _judged(layout, job, bulk, draft, other_readings(explained, job.transfers, layout, rules))
 
@@ -184,15 +187,16 @@ def _without_exchanges(draft: PartialLayout) -> PartialLayout:
         return draft
     in_step = _with_kind(draft, in_step)
     exchanged = draft.job.transfers.rows_of(in_step.inside) & ~in_step.gradient_row
-    groups = data_parallel_groups(*_of_pairs(links, kinds, collective & in_step.gradients), draft.features)
+    groups = data_parallel_groups(*only_pairs(links, kinds, collective & in_step.gradients), draft.features)
     return replace(draft.without(exchanged), in_step=in_step, groups=groups)
 
 
 def _with_step_ends(draft: PartialLayout) -> PartialLayout:
     """The clock, moved to where the steps end."""
-    transfers, pipes = draft.job.transfers, draft.pipes
+    if draft.known_ends:
+        return draft
+    job, transfers, pipes, features = draft.job, draft.job.transfers, draft.pipes, draft.features
     between = pairs_of_kind(transfers, draft.links, draft.kinds, PairKind.OTHER)
-    job, features = draft.job, draft.features
     if draft.best.lossy:
         job = with_usual_bytes(replace(job, clock=draft.clock), draft.clock, draft.rules)
         features = pair_features(job.transfers, draft.clock, draft.rules)
@@ -208,7 +212,10 @@ def _with_step_ends(draft: PartialLayout) -> PartialLayout:
 
 def _with_sharding(draft: PartialLayout) -> PartialLayout:
     seen = (draft.job, draft.links, draft.kinds, draft.pair_kind, draft.features, draft.groups, draft.clock)
-    sharded = find_sharding(*seen, has_pipelines=bool(draft.pipes.members), rules=draft.rules)
+    if draft.known_ends:
+        sharded = ShardedJob(Sharding.ZERO, draft.groups, draft.clock, draft.best.passes)
+    else:
+        sharded = find_sharding(*seen, has_pipelines=bool(draft.pipes.members), rules=draft.rules)
     if draft.composed is not None and not draft.composed.sharded:
         sharded = replace(sharded, groups=draft.groups, hybrid=False)
     if draft.mixed:  # tokens of the passes look like gathers
@@ -244,7 +251,9 @@ def _with_exchanges_of_stages(draft: PartialLayout) -> PartialLayout:
 def _with_interruptions(draft: PartialLayout) -> PartialLayout:
     """The clock, moved to where the job was interrupted; ends that were not seen but estimated stay."""
     seen, rules, pipes = (draft.job.transfers, draft.clock), draft.rules, bool(draft.pipes.forward)
-    return replace(draft, clock=after_interruptions(*seen, rules=rules, has_pipelines=pipes)) if draft.groups else draft
+    if not draft.groups or draft.known_ends:
+        return draft
+    return replace(draft, clock=after_interruptions(*seen, rules=rules, has_pipelines=pipes))
 
 
 def _with_kind(draft: PartialLayout, in_step: InStep) -> InStep:
@@ -268,12 +277,10 @@ def _with_contexts(draft: PartialLayout) -> PartialLayout:
         in_step = nothing_inside(draft.job.transfers)
     groups = draft.groups
     if in_step.any:
-        groups = data_parallel_groups(*_of_pairs(links, kinds, draft.collective & in_step.gradients), draft.features)
+        groups = data_parallel_groups(*only_pairs(links, kinds, draft.collective & in_step.gradients), draft.features)
         groups = joined_by(groups, draft.same_weights + contexts)
-    exchanges = draft.exchanges
-    if exchanges.groups and reduced_apart(
-        exchanges, draft.job.transfers, draft.collective, draft.features, draft.rules
-    ):
+    exchanges, seen = draft.exchanges, (draft.job.transfers, draft.collective, draft.features)
+    if exchanges.groups and reduced_apart(exchanges, *seen, rules=draft.rules):
         exchanges = exchanges.of_experts()
     return replace(draft, in_step=in_step, exchanges=exchanges, contexts=contexts, groups=groups)
 
@@ -281,7 +288,7 @@ def _with_contexts(draft: PartialLayout) -> PartialLayout:
 def _groups_of_gradients(draft: PartialLayout) -> tuple[Group, ...]:
     """The groups of the links of gradients, those that meet in contexts or experts joined."""
     wanted = draft.collective & draft.inside.gradients
-    groups = data_parallel_groups(*_of_pairs(draft.links, draft.kinds, wanted), draft.features)
+    groups = data_parallel_groups(*only_pairs(draft.links, draft.kinds, wanted), draft.features)
     return joined_by(groups, draft.same_weights + (draft.composed.contexts if draft.composed is not None else ()))
 
 
@@ -311,8 +318,7 @@ PASSES = (
     _with_interruptions,
     _with_contexts,
 )
-"""In this order; each looks at the draft as the one before left it. Replicas inside servers are looked for after them,
-once (`_with_replicas`)."""
+"""In this order; each looks at the draft as the one before left it. Replicas and the line of bytes follow."""
 
 
 def _stated(draft: PartialLayout) -> JobLayout:
@@ -349,14 +355,8 @@ def _layout_of(draft: PartialLayout) -> JobLayout:
     )
 
 
-def _of_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, LinkKinds]:
-    """The links either of whose directions is wanted."""
-    chosen = ((links.there >= 0) & wanted[links.there]) | ((links.back >= 0) & wanted[links.back])
-    return links.only(chosen), kinds.only(chosen)
-
-
 def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
-    rings = data_parallel_groups(*_of_pairs(links, kinds, in_step.inside & ~in_step.tensor), features)
+    rings = data_parallel_groups(*only_pairs(links, kinds, in_step.inside & ~in_step.tensor), features)
     return tuple(Group(in_step.kind, ring.members, ring.ring) for ring in rings)
 
 

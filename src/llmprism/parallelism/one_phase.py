@@ -4,7 +4,8 @@ The end of a step is looked for among silences, by a chain through those that li
 lost records and steps full of equal pauses lead such a chain astray for some steps: it jumps to another pause and back.
 The clock that the chain began with was chosen by all of the job's pauses. Where the chain varies around the phase of
 the clock's steps more than these steps vary in length, it says only at which phase of them the end lies, by most of its
-ticks, and each step has one end, at the longest silence about that phase.
+ticks, and each step has one end, at the longest silence about that phase. A chain that is the evener one of the two did
+not go astray: the clock did.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def in_one_phase(ticks: Ticks, silences: Silences, clock: StepClock, rules: Layo
     phase = (when[inside] - clock.boundary_ns[step[inside]]) / np.maximum(length[step[inside]], 1)
     off = _from_most(phase, rules)
     share = float((np.abs(off) <= rules.ends.near_phase).mean())
-    if float(np.abs(off).mean()) <= max(rules.ends.negligible_jitter, _jitter(clock.boundary_ns)):
+    jitter = _jitter(clock.boundary_ns)
+    if _jitter(when) < jitter or float(np.abs(off).mean()) <= max(rules.ends.negligible_jitter, jitter):
         return ticks
     if share < rules.ends.ticks_in_phase:
         return None

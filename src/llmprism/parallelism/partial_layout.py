@@ -73,6 +73,11 @@ class PartialLayout:
         return self.meshes.groups + self.exchanges.groups
 
     @property
+    def known_ends(self) -> bool:
+        """Does the clock tick at the ends of steps by what chose it?"""
+        return self.best.passes > 0 and not self.pipes.forward
+
+    @property
     def inside(self) -> InStep:
         return self.in_step if self.in_step is not None else nothing_inside(self.job.transfers)
 

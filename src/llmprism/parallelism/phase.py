@@ -249,7 +249,8 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
     """The boundaries, moved to when the slowest pair had finished the step while others had gone on to the next.
 
     A pair's bytes at the boundaries form a straight line when its steps are exact; a pair that is below its line at a
-    boundary is still sending for that step. Pairs whose steps are not exact are left out.
+    boundary is still sending for that step. Pairs whose steps are not exact are left out. What is sent again lifts the
+    line for all that follows: a pair that never was on it before is not below it.
     """
     late = boundary_ns.astype(np.int64).copy()
     sums = transfers.pair_bytes
@@ -260,7 +261,7 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
     step = np.median(np.diff(level, axis=1), axis=1)
     exact = np.median(np.abs(np.diff(level, axis=1) - step[:, None]), axis=1) <= rules.clock.exact_bytes * step
     line = step[:, None] * np.arange(boundary_ns.size)
-    due = np.median(level - line, axis=1)[:, None] + line
+    due = np.minimum(np.median(level - line, axis=1)[:, None], np.maximum.accumulate(level - line, axis=1)) + line
     behind = (level < due - rules.ends.surely_behind * rules.clock.exact_bytes * step[:, None]) & (exact & (step > 0))[
         :, None
     ]

@@ -19,6 +19,7 @@ from llmprism.model.job import Job
 from llmprism.parallelism.bridged_clock import bridged_clock
 from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of, priced, variation_of
 from llmprism.parallelism.compound_steps import are_alike, are_steps, slower_clock, ticks_in_steps
+from llmprism.parallelism.half_ticks import half_tick_clock
 from llmprism.parallelism.known_step import known_clock
 from llmprism.parallelism.lost_records import loses_records, with_usual_bytes
 from llmprism.parallelism.outstanding import outstanding_clock
@@ -37,7 +38,8 @@ class BestClock:
     """The clock, and how many bits per pause the best clock of another period is behind (infinite without any), whose
     period is `rival_period` times its own (0 without any); `rival` says the same from that clock's side. `step_bytes`
     are those of the job in a step as the window alone shows it. `lossy`: the collector loses records. `settled`: what
-    is outstanding on links of pipelines shows that its period is the step's."""
+    is outstanding on links of pipelines shows that its period is the step's. `passes`: its ticks are the ends of steps,
+    each after so many passes that reduce and one gathering (0: not known)."""
 
     clock: StepClock
     lead: float
@@ -46,6 +48,7 @@ class BestClock:
     rival: BestClock | None = None
     lossy: bool = False
     settled: bool = False
+    passes: int = 0
 
     @classmethod
     def of(cls, clock: StepClock, rival: StepClock, lead: float) -> BestClock:
@@ -82,9 +85,11 @@ def _best_clock(job: Job, bulk: Bool, rules: LayoutRules, known_bytes: int) -> B
     if not covering:
         return None
     pauses = pauses_of(transfers, judges, rules)
-    covering = _bridged(covering, pauses, _silences(transfers, judges), window, rules)
+    quiet = _silences(transfers, judges)
+    covering = _bridged(covering, pauses, quiet, window, rules)
     best = _cheapest(transfers, judges, pauses, covering, window, rules)
     best = _whole_steps(pauses, _single_steps(pauses, best, covering, window, rules), covering, rules)
+    best = _with_half_ticks(pauses, best, quiet, rules)
     best = _answered(transfers, bulk, pauses, best, covering, window, rules)
     known = known_clock(transfers, bulk, pauses, best.clock, covering, known_bytes, rules)
     if known.chosen is None:
@@ -168,6 +173,14 @@ def _whole_steps(pauses: Pauses, best: BestClock, rivals: list[StepClock], rules
         clock, compound = found
         best = BestClock.of(clock, best.clock, compound.bits / max(pauses.counted, 1))
     return best
+
+
+def _with_half_ticks(pauses: Pauses, best: BestClock, quiet: Silences, rules: LayoutRules) -> BestClock:
+    """The best clock, or one whose steps are several of its ticks and half a tick."""
+    found = half_tick_clock(quiet, best.clock, rules)
+    if found is None:
+        return best
+    return replace(BestClock.of(found.clock, best.clock, found.bits / max(pauses.counted, 1)), passes=found.passes)
 
 
 def _cheapest(

@@ -11,7 +11,7 @@ from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.pair_kinds import LinkKinds
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["data_parallel_groups", "in_two", "joined_by", "pairs_inside", "pipeline_paths"]
+__all__ = ["data_parallel_groups", "in_two", "joined_by", "only_pairs", "pairs_inside", "pipeline_paths"]
 
 
 def data_parallel_groups(links: Links, kinds: LinkKinds, features: PairFeatures) -> tuple[Group, ...]:
@@ -29,6 +29,12 @@ def data_parallel_groups(links: Links, kinds: LinkKinds, features: PairFeatures)
         ring = _follow(group[0], successor, len(group))
         groups.append(Group(PairKind.DP, tuple(ring or group), ring=ring is not None))
     return tuple(sorted(groups, key=lambda group: min(group.members)))
+
+
+def only_pairs(links: Links, kinds: LinkKinds, wanted: Bool) -> tuple[Links, LinkKinds]:
+    """The links either of whose directions is wanted."""
+    chosen = ((links.there >= 0) & wanted[links.there]) | ((links.back >= 0) & wanted[links.back])
+    return links.only(chosen), kinds.only(chosen)
 
 
 def joined_by(groups: tuple[Group, ...], communicators: tuple[Group, ...]) -> tuple[Group, ...]:

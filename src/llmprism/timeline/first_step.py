@@ -10,7 +10,8 @@ look unlike the others. But they send what all steps send.
   counted so: activations, tokens and the gathers of sharded parameters. Replicated training hands them out first.
 * Each rank begins the second step when its own optimizer is done, and sends its first message as long after that as in
   other steps. The first step ends when the last of them begins. Replicas do not show it: they send when all have
-  computed.
+  computed. Communicators that are set up after the first gradients (for their norm) exchange tables on the same pairs,
+  which are far smaller than tensors and begin nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from llmprism.model.job import Job
 from llmprism.model.layout import JobLayout, PairKind, Sharding
 from llmprism.stats.by_moment import NEVER
 from llmprism.stats.robust import known_max, known_median
-from llmprism.timeline.member_begins import first_messages, member_begins
+from llmprism.timeline.member_begins import first_messages, member_begins, usual_size
 from llmprism.timeline.rules import RULES, TimelineRules
 
 __all__ = ["with_first_steps"]
@@ -98,7 +99,9 @@ def _settled(job: Job, clock: StepClock, sent: Bool | None, rules: TimelineRules
     if sent is None:
         begins = first_messages(job.transfers, boundary, rules)[None, :]
     else:
-        begins = member_begins(job, boundary, sent, rules)
+        size = job.transfers.bytes
+        tensors = sent & (size >= rules.tables_share * usual_size(size[sent], rules))
+        begins = member_begins(job, boundary, tensors, rules)
     seen = (begins < NEVER) & clock.regular
     lead = np.where(seen, (begins - boundary[:-1]).astype(np.float64), np.nan)
     last = known_max(lead - known_median(lead, axis=1)[:, None], axis=0)  # of many members one is always late

@@ -12,7 +12,7 @@ from llmprism.stats.robust import half_of_sum
 from llmprism.stats.stretches import stretch_starts
 from llmprism.timeline.rules import RULES, TimelineRules
 
-__all__ = ["first_messages", "member_begins"]
+__all__ = ["first_messages", "member_begins", "usual_size"]
 
 
 def first_messages(transfers: TransferTable, boundary: Int64, rules: TimelineRules = RULES) -> Int64:
@@ -39,9 +39,13 @@ def member_begins(job: Job, boundary: Int64, sent: Bool, rules: TimelineRules = 
     return first
 
 
-def _least_tensor(size: Int64, rules: TimelineRules) -> int:
-    """Bytes below which messages of such sizes carry no tensor."""
+def usual_size(size: Int64, rules: TimelineRules = RULES) -> float:
+    """Bytes of the messages, of such sizes, that most bytes are sent in; 0 without any."""
     sample = size[:: max(1, size.size // rules.message_sample)]
     sample = sample[sample >= MESSAGE_FLOOR_BYTES]
-    usual = half_of_sum(sample.astype(np.float64)) if sample.size else 0.0
-    return max(MESSAGE_FLOOR_BYTES, int(min(rules.control_share * usual, rules.control_bytes)))
+    return half_of_sum(sample.astype(np.float64)) if sample.size else 0.0
+
+
+def _least_tensor(size: Int64, rules: TimelineRules) -> int:
+    """Bytes below which messages of such sizes carry no tensor."""
+    return max(MESSAGE_FLOOR_BYTES, int(min(rules.control_share * usual_size(size, rules), rules.control_bytes)))

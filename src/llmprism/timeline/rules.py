@@ -44,6 +44,10 @@ class TimelineRules:
     set_up_pairs: float = 0.1
     """Share of the pairs that may send less than a step's bytes before the first tick: what a collector lost."""
 
+    tables_share: float = 0.1
+    """Share of the usual message below which one may belong to the set-up of a communicator at the end of the first
+    step: 9 KB on pairs whose tensors have 200 KB and more in real jobs."""
+
     cut_off: float = 0.03
     """Share of a step's gradients that is missing at least where the window ends within it: collectors lose less. The
     same as `step_tolerance` of the clocks..."""

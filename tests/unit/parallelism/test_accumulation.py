@@ -48,3 +48,15 @@ def test_other_interruptions_join_nothing(pauses):
 
 def test_ticks_that_compute_in_one_piece_are_steps_with_checkpoints_between_them():
     assert interrupted([20.0 if k % 4 == 1 else 0.1 for k in range(40)], layers=1) is None
+
+
+def test_a_pause_next_to_the_long_rest_of_every_tick_is_none_between_passes():
+    """Replicas that log in every fifth step synchronise a little later then."""
+    flows = []
+    for k in range(41):
+        at, late = 100 * k, 5 if k % 5 == 4 else 0
+        flows.append(Flow("a", "b", (at + 60) * MS, (at + 80) * MS, 11_000_000))
+        flows.append(Flow("a", "b", (at + 80 + late) * MS, (at + 82 + late) * MS, 1_000_000))
+    transfers, ends = transfer_table(flows), [flow.end_ns for flow in flows[1::2]]
+    clock = StepClock(np.array(ends, dtype=np.int64), np.ones(40, dtype=np.bool_), 1.0)
+    assert between_passes(transfers, np.ones(transfers.pair_count, dtype=np.bool_), clock) is None

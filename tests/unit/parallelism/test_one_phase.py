@@ -42,3 +42,12 @@ def test_a_chain_that_is_no_more_uneven_than_the_clock_stays():
     quiet = Silences(begin, np.full(20, 50, dtype=np.int64), begin.copy())
     ticks = Ticks(np.arange(20), np.ones(19, dtype=np.bool_))
     assert in_one_phase(ticks, quiet, uneven) is ticks
+
+
+def test_a_chain_that_is_evener_than_a_clock_that_changes_its_phase_stays():
+    """The clock ticks at one pause for ten steps and at another one after that."""
+    quiet = silences([100, 500, 900])
+    wandering = np.arange(21) * STEP + np.where(np.arange(21) < 8, 0, 400)
+    astray = StepClock(wandering.astype(np.int64), np.ones(20, dtype=np.bool_), 1.0)
+    ticks = ticks_at(quiet, np.arange(20) * STEP + 500)
+    assert in_one_phase(ticks, quiet, astray) is ticks

@@ -7,6 +7,7 @@ from llmprism.model import StepClock
 from llmprism.parallelism.phase import (
     _reach,
     _sliding_extremes,
+    _with_stragglers,
     gradient_clock,
     outstanding,
     pipeline_clock,
@@ -129,6 +130,20 @@ def test_who_goes_on_sending_is_slow_and_who_rests_lost_records(rest, share):
     assert _reach(0.8, 45 * MS, start, start + 19 * MS, RULES) == share
     assert _reach(0.2, 45 * MS, start, start + 19 * MS, RULES) == RULES.ends.far_behind
     assert _reach(0.01, 45 * MS, start, start + 19 * MS, RULES) == RULES.ends.straggle
+
+
+@pytest.mark.parametrize(("extra", "late"), [({7}, []), ({7, 8, 9}, []), (set(), [5, 6])])
+def test_who_sent_something_again_was_not_behind_before(extra, late):
+    """Bytes that are sent again lift the line for the rest of the time; a slow pair is below it and comes back."""
+    flows = [Flow("b", "a", 100 * k * MS, (100 * k + 90) * MS, 1_000_000) for k in range(20)]
+    for k in range(20):
+        every = 9.5 if k in late else 6
+        starts = [100 * k + every * i for i in range(10 + 3 * (k in extra))]
+        flows += [Flow("a", "b", int(start * MS), int((start + every) * MS), 100_000) for start in starts]
+    transfers = transfer_table(flows)
+    boundary = (np.arange(20, dtype=np.int64) * 100 + 90) * MS
+    found = _with_stragglers(transfers, np.ones(transfers.pair_count, dtype=np.bool_), boundary, RULES)
+    assert np.flatnonzero(found != boundary).tolist() == late
 
 
 def test_shards_with_replicas_end_their_steps_when_the_replicas_begin_to_rest():

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from llmprism.model import Group, Job, JobLayout, Layout, PairKind, PairRoles, Sharding, StepClock
 from llmprism.timeline.first_step import with_first_steps
@@ -65,10 +66,11 @@ def test_the_first_step_ends_when_the_last_rank_begins_the_second():
     assert found.boundary_ns[2:].tolist() == ticks[2:].tolist()
 
 
-def test_what_ranks_say_when_they_connect_begins_no_step():
+@pytest.mark.parametrize("size", [4_600, 30_000])
+def test_what_ranks_say_when_they_connect_begins_no_step(size):
     ticks = np.array([0, 9, 11, 12, 13, 14]) * STEP
     late = [Flow(*pair, ticks[1] + 65 * MS, ticks[1] + 190 * MS, MB) for pair in ("ab", "ba")]
-    connect = [Flow(*pair, ticks[1] + MS, ticks[1] + 2 * MS, 4_600) for pair in ("ab", "ba")]
+    connect = [Flow(*pair, ticks[1] + MS, ticks[1] + 2 * MS, size) for pair in ("ab", "ba")]
     flows = gathers(0) + connect + late + [flow for begin in ticks[2:-1] for flow in gathers(begin)]
     found = with_first_steps(*job_of(flows, ticks, sharding=Sharding.FSDP))
     assert found.boundary_ns[1] == ticks[1] + 60 * MS

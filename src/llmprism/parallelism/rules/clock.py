@@ -246,6 +246,10 @@ class ClockRules:
     length_resolution_bits: float = 0.02
     """Resolution of the logarithm of a tick's length: 1.4 %, what clocks of real jobs jitter by at least."""
 
+    no_silence: float = 1e-3
+    """Share of a tick. A silence that is much shorter is as good as none where those half a tick apart are compared:
+    silences between passes take 0.05 and more of one."""
+
     least_steps: int = 3
     """Steps that a clock must show. Tried 1 to 6 on 22 small jobs: 1 changes 1, 2 changes 1."""
 

@@ -115,6 +115,18 @@ class StepEndRules:
     """...and from which they overrule the ticks, which silences of all steps speak for: rarer than one in five
     hundred."""
 
+    # Ticks on a line in byte-space
+    off_line: float = 0.05
+    """Steps by which a tick must be off the line of the others' bytes to be moved there: in captures without
+    pipelines all that are off by more are misplaced..."""
+
+    off_line_spreads: float = 6.0
+    """...and how many times the median distance of all ticks from it, 0.0001 steps in most captures."""
+
+    line_ticks: int = 5
+    """Ticks before and after one that the line is taken from: more than a fault misplaces in a row, fewer than those
+    after which bytes that vary have added up."""
+
     # The begin of a job
     handed_out: tuple[float, ...] = (0.0, 1.0 / 3.0, 0.5)
     """Bytes by which parameters are handed out before the first step, relative to those of a step: none, those of one
