@@ -22,6 +22,7 @@ from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.dead_or_hung import alone, hung, still_heard, talks_a_lot
 from llmprism.diagnose.ending import Ending
+from llmprism.diagnose.ends_in_silence import ends_in_silence, sure_of_a_stop
 from llmprism.diagnose.first_to_stop import (
     due_with,
     heard_after,
@@ -114,6 +115,9 @@ def ending_at(
     dead = next_to_all_that_noticed(job, state, period, until, rules) if resumed is None else -1  # agents talk, too
     silenced = dead if dead >= 0 else silenced
     blamed = _blamed(running, job, state, (first, silenced), (until, late), rules, connects=connects, sure=missed)
+    overdue = _surely_overdue(state, rules)
+    if blamed.broken_off and watched and not connects and ends_in_silence(state, overdue, period, rules):
+        return _as(running, JobState.ENDED)
     if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
         return replace(blamed, state=JobState.CRASHED)
     return blamed
@@ -285,6 +289,7 @@ def _blamed(
         likely=likely,
         candidates=int(np.isfinite(may_be_to_blame(state, running.period_ns, rules)).sum()),
         suspects=tuple(row for row in others if row not in (-1, culprit)),
+        sure=1.0 if connects else sure_of_a_stop(state, _surely_overdue(state, rules), running.period_ns, rules),
     )
 
 

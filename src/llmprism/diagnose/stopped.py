@@ -116,7 +116,7 @@ def _confidence(ending: Ending, rules: FaultRules) -> float:
     and may go on."""
     rule, period = rules.endings, ending.period_ns
     if ending.culprit < 0:
-        return rule.sure_nobody
+        return round(min(rule.sure_nobody, ending.sure), 3)
     if ending.likely:
         return rule.sure_likely
     overdue = ending.last_ns - ending.since_ns
