@@ -204,7 +204,10 @@ class EndingRules:
     """Usual steps that each of them may take."""
 
     sure_standstill: float = 0.8
-    """Confidence that a whole job stood still: a step that the clock cut in the wrong place looks alike."""
+    """Confidence that a whole job stood still, at most: a step that the clock cut in the wrong place looks alike,"""
+
+    least_standstill: float = 0.5
+    """and at least: of four in jobs whose clock is less sure than that two were evaluations."""
 
     short_of: float = 0.01
     """Share of a step's bytes that may be missing at the same point of another step: norms, metrics, lost records."""
@@ -279,6 +282,9 @@ class EndingRules:
     still_steps: float = 1.5
     """Silence, in normal steps, that is a stall. 969 healthy windows and nine sources are the same from 1 to 2; a real
     stall has 1.9, and with 1 one of 488 random runs is called stalled that is not."""
+
+    clear_still_steps: float = 3.0
+    """The same for a silence of less than a second, which is nothing unusual in itself."""
 
     near_step_end: float = 0.02
     """Share of a step's bytes from the clock's end of a step within which a silence is the one between two steps: long
