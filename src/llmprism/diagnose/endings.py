@@ -25,6 +25,7 @@ from llmprism.diagnose.ending import Ending
 from llmprism.diagnose.ends_in_silence import ends_in_silence, sure_of_a_stop
 from llmprism.diagnose.first_to_stop import (
     due_with,
+    first_to_owe,
     heard_after,
     heard_again,
     is_starved,
@@ -263,11 +264,12 @@ def _blamed(
     that the job has neither ended nor only paused. `times` are until when it was watched, and for how long its next
     message may be late."""
     (first, silenced), (until, late) = firsts, times
-    missed = sure or _went_on_without(state, first, rules)
+    owes = first >= 0 and state.exact and first == first_to_owe(state, running.period_ns, rules)
+    missed = sure or owes or _went_on_without(state, first, rules)
     if not missed and not connects and _may_have_ended(state, running, rules):
         return _as(running, JobState.ENDED)
-    named = first if missed and _surely_first(state, first, running, rules) else -1
-    if named >= 0 and tied_elsewhere(state, first, job.places, running.period_ns, rules):
+    named = first if missed and (owes or _surely_first(state, first, running, rules)) else -1
+    if named >= 0 and not owes and tied_elsewhere(state, first, job.places, running.period_ns, rules):
         named = -1
     named = silenced if silenced >= 0 else named
     if named < 0 and not connects:
@@ -285,7 +287,7 @@ def _blamed(
         culprit=culprit,
         since_ns=int(min(due, running.last_ns)),
         lead_ns=_lead_ns(state, culprit) if culprit >= 0 else 0.0,
-        heard_alone=not likely and culprit >= 0 and alone(state, culprit, rules),
+        heard_alone=not likely and culprit >= 0 and alone(state, culprit, rules, others=1.0),
         likely=likely,
         candidates=int(np.isfinite(may_be_to_blame(state, running.period_ns, rules)).sum()),
         suspects=tuple(row for row in others if row not in (-1, culprit)),
