@@ -316,6 +316,13 @@ class EndingRules:
     hang_ns: int = 20_000_000_000
     """and 20 s at least: shorter pauses for an evaluation or a checkpoint are usual,"""
 
+    hang_many_steps: float = 8.0
+    """or, less surely, this many steps,"""
+
+    short_hang_ns: int = 10_000_000_000
+    """and 10 s: of silences of the dataset at rest without a fault the longest is 4.6 steps, and those with a slow
+    server are 10 to 14 steps and 4.4 s at most,"""
+
     hang_growth: float = 3.0
     """and so many times the longest time from one step to the next before."""
 
@@ -352,6 +359,10 @@ class EndingRules:
     sure_nobody: float = 0.93
     """and in the end of a job of which nobody stands out: of 99 findings that name no more than the job (captures that
     were opened and others, random runs) 97 are true, of four on windows of healthy captures none;"""
+
+    sure_pause: float = 0.6
+    """the same where a job whose ranks live begins no further step for many short ones, which an evaluation may be:
+    four random ones of four hang;"""
 
     sure_unmissed: float = 0.55
     """the same where nobody was missed and nobody is heard any more: of three, two were normal ends;"""
