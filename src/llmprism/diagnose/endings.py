@@ -347,8 +347,9 @@ def _may_have_ended(state: LastState, running: Ending, rules: FaultRules) -> boo
 
 def _rested_here_once(state: LastState, period: float, rules: FaultRules) -> bool:
     """Has the job rested at this point, in one of its last steps, for as long as it rests anywhere? Where all stop in
-    the same moment that is an end, whatever part of the step the clock takes for a step."""
-    rested = state.most_rest_ns >= rules.endings.surely_resting * state.longest_rest_ns > 0.0
+    the same moment that is an end, whatever part of the step the clock takes for a step. Where bytes vary they do not
+    say what was the same point."""
+    rested = state.exact and state.most_rest_ns >= rules.endings.surely_resting * state.longest_rest_ns > 0.0
     return rested and not _has_begun_again(state, period, rules)
 
 
