@@ -116,12 +116,15 @@ def ending_at(
     dead = next_to_all_that_noticed(job, state, period, until, rules) if resumed is None else -1  # agents talk, too
     silenced = dead if dead >= 0 else silenced
     blamed = _blamed(running, job, state, (first, silenced), (until, late), rules, connects=connects, sure=missed)
-    overdue = _surely_overdue(state, rules)
-    if blamed.broken_off and watched and not connects and ends_in_silence(state, overdue, period, rules):
-        return _as(running, JobState.ENDED)
     if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
         return replace(blamed, state=JobState.CRASHED)
-    return blamed
+    return blamed if connects or not watched else _unless_ended(blamed, state, rules)
+
+
+def _unless_ended(blamed: Ending, state: LastState, rules: FaultRules) -> Ending:
+    """The same, or a normal end where all fell silent at once when a step may have been over."""
+    ended = blamed.broken_off and ends_in_silence(state, _surely_overdue(state, rules), blamed.period_ns, rules)
+    return _as(blamed, JobState.ENDED) if ended else blamed
 
 
 def _as(ending: Ending, state: JobState) -> Ending:

@@ -28,8 +28,8 @@ def ends_in_silence(state: LastState, overdue: Bool, period_ns: float, rules: Fa
     one."""
     if not state.exact or not state.silent_at_once(rules):
         return False
-    asked = overdue | (state.sent_ns >= np.nanmax(state.sent_ns))
-    if bool((asked & (state.pause_ns < rules.endings.mid_message * period_ns)).any()):
+    last_or_overdue = overdue | (state.sent_ns >= np.nanmax(state.sent_ns))
+    if bool((last_or_overdue & (state.pause_ns < rules.endings.mid_message * period_ns)).any()):
         return False
     return state.after_whole_steps or state.together or _odds(state, overdue, period_ns, rules) <= 1.0
 

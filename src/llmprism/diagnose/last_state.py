@@ -275,10 +275,16 @@ class _Announced:
 
 
 def _short_steps(curve: ByteCurve, ends: Float64, rules: FaultRules) -> float:
-    """Share of the steps in which bytes are missing, up to its last message: who has stopped lacks them in the steps of
-    the others, and no record was lost."""
-    each = np.diff(curve.at(ends))[: max(int(np.searchsorted(ends, curve.when_ns[-1], side="right")) - 1, 1)]
-    return float((each < (1.0 - rules.endings.missing) * median(each)).mean())
+    """Share of the steps in which bytes are missing. Not of the last one: who stops, or waits for one that has, lacks
+    them, and no record was lost. Nor where the step before or after has them: the clock cut the two elsewhere."""
+    each = np.diff(curve.at(ends))[:-1]
+    if not each.size:
+        return 0.0
+    share = each / max(float(median(each)), 1.0)
+    missing = rules.endings.missing
+    padded = np.concatenate([[1.0], share, [1.0]])
+    with_another = np.maximum(padded[:-2], padded[2:]) + share
+    return float(((share < 1.0 - missing) & (with_another < 2.0 - missing)).mean())
 
 
 def _spread(values: Float64) -> Float64:
