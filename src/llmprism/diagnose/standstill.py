@@ -28,7 +28,8 @@ def find_standstills(evidence: JobEvidence, known: Sequence[Finding], rules: Fau
     """Stalls of one job that no finding of `known` explains."""
     steps, normal = evidence.timeline.steps, evidence.normal_ns
     rule = rules.endings
-    least = max(min(rules.members.stall_ns, rule.clear_still_steps * normal), rule.still_steps * normal)
+    short = rule.clear_still_steps * normal if evidence.layout.steps_confidence > rule.least_standstill else np.inf
+    least = max(min(rules.members.stall_ns, short), rule.still_steps * normal)
     if not evidence.counted.any():
         return []
     first = int(steps.start_ns[np.flatnonzero(evidence.counted)[0]])

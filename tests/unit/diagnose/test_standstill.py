@@ -79,3 +79,4 @@ def test_it_is_as_sure_as_it_is_where_steps_end(clock, sure):
 @pytest.mark.parametrize(("silent_steps", "findings"), [(2.0, 0), (4.0, 1)])
 def test_less_than_a_second_is_clear_after_some_steps(silent_steps, findings):
     assert len(found(silent_steps, times=0.1)) == findings
+    assert found(silent_steps, times=0.1, clock=0.4) == [], "the clock does not say where steps end"
