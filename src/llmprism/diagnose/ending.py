@@ -16,8 +16,9 @@ class Ending:
     `state` is running, ended, crashed or hung. `culprit` (row of the member, -1: nobody stands out) was due at
     `since_ns`, `lead_ns` before the next one; it is `likely` where that alone is not sure, and all signs together put
     it ahead of the others. `candidates` is how many may be to blame by their due times. `suspects` are who else may be
-    to blame, the likeliest first. `resumed_ns` is None where the
-    job did not come back; `alive_ns` is the time of the last message of any sort between its members before it did.
+    to blame, the likeliest first. `sure` is how sure it is that the job has not ended, where nobody is to blame.
+    `resumed_ns` is None where the job did not come back; `alive_ns` is the time of the last message of any sort between
+    its members before it did.
     """
 
     state: JobState
@@ -35,6 +36,7 @@ class Ending:
     likely: bool = False
     candidates: int = 0
     suspects: tuple[int, ...] = ()
+    sure: float = 1.0
 
     @property
     def broken_off(self) -> bool:

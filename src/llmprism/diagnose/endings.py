@@ -22,8 +22,10 @@ from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.dead_or_hung import alone, hung, still_heard, talks_a_lot
 from llmprism.diagnose.ending import Ending
+from llmprism.diagnose.ends_in_silence import ends_in_silence, sure_of_a_stop
 from llmprism.diagnose.first_to_stop import (
     due_with,
+    first_to_owe,
     heard_after,
     heard_again,
     is_starved,
@@ -116,7 +118,13 @@ def ending_at(
     blamed = _blamed(running, job, state, (first, silenced), (until, late), rules, connects=connects, sure=missed)
     if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
         return replace(blamed, state=JobState.CRASHED)
-    return blamed
+    return blamed if connects or not watched else _unless_ended(blamed, state, rules)
+
+
+def _unless_ended(blamed: Ending, state: LastState, rules: FaultRules) -> Ending:
+    """The same, or a normal end where all fell silent at once when a step may have been over."""
+    ended = blamed.broken_off and ends_in_silence(state, _surely_overdue(state, rules), blamed.period_ns, rules)
+    return _as(blamed, JobState.ENDED) if ended else blamed
 
 
 def _as(ending: Ending, state: JobState) -> Ending:
@@ -259,11 +267,12 @@ def _blamed(
     that the job has neither ended nor only paused. `times` are until when it was watched, and for how long its next
     message may be late."""
     (first, silenced), (until, late) = firsts, times
-    missed = sure or _went_on_without(state, first, rules)
+    owes = first >= 0 and state.exact and first == first_to_owe(state, running.period_ns, rules)
+    missed = sure or owes or _went_on_without(state, first, rules)
     if not missed and not connects and _may_have_ended(state, running, rules):
         return _as(running, JobState.ENDED)
-    named = first if missed and _surely_first(state, first, running, rules) else -1
-    if named >= 0 and tied_elsewhere(state, first, job.places, running.period_ns, rules):
+    named = first if missed and (owes or _surely_first(state, first, running, rules)) else -1
+    if named >= 0 and not owes and tied_elsewhere(state, first, job.places, running.period_ns, rules):
         named = -1
     named = silenced if silenced >= 0 else named
     if named < 0 and not connects:
@@ -281,10 +290,11 @@ def _blamed(
         culprit=culprit,
         since_ns=int(min(due, running.last_ns)),
         lead_ns=_lead_ns(state, culprit) if culprit >= 0 else 0.0,
-        heard_alone=not likely and culprit >= 0 and alone(state, culprit, rules),
+        heard_alone=not likely and culprit >= 0 and alone(state, culprit, rules, others=1.0),
         likely=likely,
         candidates=int(np.isfinite(may_be_to_blame(state, running.period_ns, rules)).sum()),
         suspects=tuple(row for row in others if row not in (-1, culprit)),
+        sure=1.0 if connects else sure_of_a_stop(state, _surely_overdue(state, rules), running.period_ns, rules),
     )
 
 
@@ -340,8 +350,9 @@ def _may_have_ended(state: LastState, running: Ending, rules: FaultRules) -> boo
 
 def _rested_here_once(state: LastState, period: float, rules: FaultRules) -> bool:
     """Has the job rested at this point, in one of its last steps, for as long as it rests anywhere? Where all stop in
-    the same moment that is an end, whatever part of the step the clock takes for a step."""
-    rested = state.most_rest_ns >= rules.endings.surely_resting * state.longest_rest_ns > 0.0
+    the same moment that is an end, whatever part of the step the clock takes for a step. Where bytes vary they do not
+    say what was the same point."""
+    rested = state.exact and state.most_rest_ns >= rules.endings.surely_resting * state.longest_rest_ns > 0.0
     return rested and not _has_begun_again(state, period, rules)
 
 

@@ -8,6 +8,9 @@ that those who wait for it stop later: when its next message was due, when it wa
 or written to, control messages included. Over gloo a rank that enters a collective says so at once by a small message,
 so who has not is the one that was silent first.
 
+*Owes a message.* A member of a ring passes on what it gets at once. Who has got something and not passed it on stopped;
+those that passed on all they got wait for it (`first_to_owe`).
+
 *Longer than ever.* Whoever has been silent for longer than ever before while others went on is missing, whatever the
 clock takes for a step (`silent_as_never_before`). At the end of a job, and in windows that end anywhere, nobody is.
 """
@@ -26,6 +29,7 @@ from llmprism.model.job import Job
 
 __all__ = [
     "due_with",
+    "first_to_owe",
     "heard_after",
     "heard_again",
     "is_starved",
@@ -67,8 +71,8 @@ def overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
 
     Those that lack what they usually have when they go on wait for somebody else. Where most are heard again after the
     last message, only those that are not are considered. One that stopped in the middle of a message was held up in it
-    by one that had not begun: of two that were due at the same time the latter is to blame. Of several the one that was
-    neither heard nor written to for longest.
+    by one that had not begun: of two that were due at the same time the latter is to blame. Of several the one that
+    owed its message first, else the one that was neither heard nor written to for longest.
     """
     due = may_be_to_blame(state, period, rules)
     if not np.isfinite(due).any():
@@ -79,11 +83,27 @@ def overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
         first, due = int(np.nanargmin(waiting)), waiting
     elif state.pause_ns[first] < rules.endings.in_flow * period and _let_down(state, first, period, rules):
         return int(state.supplier[first])
+    tied = due <= state.due_ns[first] + _same_time_ns(state, first, period, rules)
+    owing = first_to_owe(state, period, rules)
+    if owing >= 0 and tied[owing]:
+        return owing
     if not state.talks and not heard_again(state, rules).any():
         return first  # who happens to be heard, or written to, last is chance
-    tied = due <= state.due_ns[first] + _same_time_ns(state, first, period, rules)
     involved = np.where(tied, np.minimum(_involved_ns(state), state.last_ns), np.inf)
     return int(np.lexsort((due, involved))[0])
+
+
+def first_to_owe(state: LastState, period: float, rules: FaultRules) -> int:
+    """The member that has got a message and not passed it on, as it does at once where it stands, clearly before any
+    other had, and before the others stopped; -1 where there is none."""
+    if not state.supplied_ns.size:
+        return -1
+    passes_on = state.pause_ns <= rules.endings.same_time * period
+    owes = np.where((state.supplied_ns > state.sent_ns), state.supplied_ns, np.inf)
+    first = int(np.argmin(owes))
+    following = min(float(np.delete(owes, first).min(initial=np.inf)), float(state.last_ns))
+    clear = following - float(owes[first]) >= rules.endings.same_time * period
+    return first if clear and passes_on[first] else -1
 
 
 def due_with(state: LastState, first: int, period: float, rules: FaultRules) -> Bool:

@@ -16,7 +16,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64, Int32, Int64, evenly_spread, median
 from llmprism.diagnose.byte_curves import ByteCurve, curves_of, training_messages
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.diagnose.stand_together import Standing, position, stand_together
+from llmprism.diagnose.stand_together import Standing, how_far_apart, position, stand_together
 from llmprism.diagnose.usual_rest import WholeJob, bytes_per_step, same_point
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
@@ -44,11 +44,12 @@ class LastState:
     each one the last message of the training that it got (-1: none). `by_chance` is the share of the members that are
     heard by small messages in any time as long as that from the last message to the last word of anybody (NaN: there
     was no such time before); `talks`: the transport talks with every message, so that what each one says tells.
-    `supplied_ns` is the last time that each member was sent a message of the training. `rested_ns` is how long the
-    whole job has rested at this point before its last message, which then was too small for bytes to tell. `lossy`: the
-    collector loses records, since some steps of members have too few bytes. `after_whole_steps`: by bytes the clock saw
-    a step end just before. `together`: all members that send as much in a step stand at the same point of it
-    (`stand_together`).
+    `supplied_ns` is the last time that each member was sent a message of the training. `rests` is how many silences
+    of the whole job a step has that are half as long as the one here, or longer, `alike` how many up to twice as
+    long. `rested_ns` is how long the whole job has rested at this point before its last message, which then was too
+    small for bytes to tell. `lossy`: the collector loses records, since some steps of members have too few bytes.
+    `after_whole_steps`: by bytes the clock saw a step end just before. `together`: all members that send as much in
+    a step stand at the same point of it (`stand_together`), `apart` by how many messages they are not.
     """
 
     last_ns: int
@@ -75,11 +76,18 @@ class LastState:
     lossy: bool = False
     after_whole_steps: bool = False
     together: bool = False
+    rests: float = 0.0
+    alike: float = 0.0
+    apart: float = float("nan")
 
     @property
     def due_ns(self) -> Float64:
         """When each member's next message was due."""
         return self.sent_ns + self.pause_ns
+
+    def silent_at_once(self, rules: FaultRules = RULES) -> bool:
+        """Is nobody heard any more, by any message, after the last one of the training?"""
+        return not bool((self.heard_ns > self.last_ns + rules.endings.heard_ns).any())
 
 
 def last_state(
@@ -97,6 +105,8 @@ def last_state(
         last = np.where(usual < rules.endings.in_flow * period_ns, np.nan, last)
     talk = np.flatnonzero(rows | (~training_messages(job) & (transfers.end_ns <= heard_until_ns)))
     heard, last_ns = _last_of(job, talk, transfers.pair_src), int(transfers.end_ns[rows].max())
+    apart, usually_apart = how_far_apart(at.standing, rules, lossy=lossy)
+    longest_rest, rests, longer = _rests(transfers, rows, ends, (0.5 * whole.rest_ns, 2.0 * whole.rest_ns))
     return LastState(
         last_ns=last_ns,
         sent_ns=last,
@@ -109,7 +119,9 @@ def last_state(
         addressed_ns=_last_of(job, talk, transfers.pair_dst),
         rest_ns=whole.rest_ns,
         most_rest_ns=whole.most_rest_ns,
-        longest_rest_ns=_longest_rest(transfers, rows, ends),
+        longest_rest_ns=longest_rest,
+        rests=rests,
+        alike=rests - longer,
         took_ns=float(last_ns - whole.begin_ns[0]),
         exact=bool(np.nanmedian(at.spread) <= rules.endings.exact) if np.isfinite(at.spread).any() else False,
         as_usual=at.as_usual,
@@ -121,7 +133,8 @@ def last_state(
         supplied_ns=_last_of(job, np.flatnonzero(rows), transfers.pair_dst),
         rested_ns=whole.rested_ns,
         after_whole_steps=whole.after_whole_steps(rules),
-        together=stand_together(at.standing, rules, lossy=lossy),
+        together=stand_together(apart, usually_apart, rules),
+        apart=apart,
     )
 
 
@@ -262,9 +275,16 @@ class _Announced:
 
 
 def _short_steps(curve: ByteCurve, ends: Float64, rules: FaultRules) -> float:
-    """Share of the steps in which bytes are missing."""
-    each = np.diff(curve.at(ends))
-    return float((each < (1.0 - rules.endings.missing) * median(each)).mean())
+    """Share of the steps in which bytes are missing. Not of the last one: who stops, or waits for one that has, lacks
+    them, and no record was lost. Nor where the step before or after has them: the clock cut the two elsewhere."""
+    each = np.diff(curve.at(ends))[:-1]
+    if not each.size:
+        return 0.0
+    share = each / max(float(median(each)), 1.0)
+    missing = rules.endings.missing
+    padded = np.concatenate([[1.0], share, [1.0]])
+    with_another = np.maximum(padded[:-2], padded[2:]) + share
+    return float(((share < 1.0 - missing) & (with_another < 2.0 - missing)).mean())
 
 
 def _spread(values: Float64) -> Float64:
@@ -272,8 +292,11 @@ def _spread(values: Float64) -> Float64:
     return 1.4826 * known_median(np.abs(values - known_median(values, axis=1)[:, None]), axis=1)
 
 
-def _longest_rest(transfers: TransferTable, rows: Bool, ends: Float64) -> float:
-    """The longest silence of the whole job that a step usually has; steps may begin anywhere."""
+def _rests(
+    transfers: TransferTable, rows: Bool, ends: Float64, least_ns: tuple[float, float]
+) -> tuple[float, float, float]:
+    """The longest silence of the whole job that a step usually has, and how many of each of `least_ns` and more it has;
+    steps may begin anywhere."""
     start, end = transfers.start_ns[rows], transfers.end_ns[rows]
     order = stable_order(start)
     begin, horizon = start[order], np.maximum.accumulate(end[order])
@@ -281,7 +304,12 @@ def _longest_rest(transfers: TransferTable, rows: Bool, ends: Float64) -> float:
     step = np.searchsorted(ends, where, side="left")
     longest = np.zeros(ends.size + 1)
     np.maximum.at(longest, step, silence)
-    return float(median(longest[1:-1])) if ends.size > 2 else float(longest.max())
+    inner = slice(1, -1) if ends.size > 2 else slice(None)
+    some, more = (
+        float(median(np.bincount(step[(silence > 0) & (silence >= least)], minlength=ends.size + 1)[inner] * 1.0))
+        for least in least_ns
+    )
+    return float(median(longest[1:-1])) if ends.size > 2 else float(longest.max()), some, more
 
 
 def _last_of(job: Job, rows: Int64, end_of_pair: Int32) -> Int64:

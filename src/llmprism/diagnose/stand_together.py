@@ -17,7 +17,7 @@ from llmprism.arrays import Float64, Int64, median
 from llmprism.diagnose.byte_curves import ByteCurve
 from llmprism.diagnose.rules import RULES, FaultRules
 
-__all__ = ["Standing", "position", "stand_together"]
+__all__ = ["Standing", "how_far_apart", "position", "stand_together"]
 
 
 def position(curve: ByteCurve, ends: Float64, step_bytes: float) -> float:
@@ -41,16 +41,21 @@ class Standing:
     before: Float64
 
 
-def stand_together(standing: Standing, rules: FaultRules = RULES, *, lossy: bool = False) -> bool:
-    """Are members that send as much in a step, and so do the same, much closer together than while messages flow? Ranks
-    that are stopped anywhere are as far apart as at any other moment. Where they always move in lockstep nothing can be
-    told. Where a collector loses records (`lossy`) some seem to be behind: the outer tenths do not count."""
-    rule, known = rules.endings, np.flatnonzero(np.isfinite(standing.stands))
+def how_far_apart(standing: Standing, rules: FaultRules = RULES, *, lossy: bool = False) -> tuple[float, float]:
+    """By how many of their messages members that send as much in a step, and so do the same, are apart: now, and
+    usually while messages flow; NaN where nothing is known. Where a collector loses records (`lossy`) some seem to be
+    behind: the outer tenths do not count."""
+    known = np.flatnonzero(np.isfinite(standing.stands))
     if not known.size or not standing.before.shape[1]:
-        return False
+        return float("nan"), float("nan")
     now, *before = _apart(standing, known, rules, lossy=lossy).tolist()
-    usual = float(median(before))
-    return usual > rule.lockstep_messages and now <= rule.closer * usual
+    return now, float(median(np.array(before)))
+
+
+def stand_together(now: float, usual: float, rules: FaultRules = RULES) -> bool:
+    """Are members that do the same much closer together than while messages flow? Ranks that are stopped anywhere are
+    as far apart as at any other moment. Where they always move in lockstep nothing can be told."""
+    return usual > rules.endings.lockstep_messages and now <= rules.endings.closer * usual
 
 
 def _apart(standing: Standing, known: Int64, rules: FaultRules, *, lossy: bool) -> Float64:

@@ -3,6 +3,7 @@
 Catches: one silence of the whole job that is many times as long as those of its usual steps, at a point where it does
 not rest otherwise (a file system that does not answer, a fabric that pauses, a controller that holds everyone). It
 needs no layout, and of the clock little more than the bytes of a step (`silences`).
+No surer than where the clock sees steps end: an evaluation in a job whose clock has the wrong phase looks the same.
 Must not shout at: pauses between steps (checkpoints, evaluation), those that come again, a stall that one late GPU
 explains, crashes. Tested with the stall-and-restart and hard-negatives scenarios.
 """
@@ -26,13 +27,15 @@ __all__ = ["DETECTOR", "find_standstills"]
 def find_standstills(evidence: JobEvidence, known: Sequence[Finding], rules: FaultRules = RULES) -> list[Finding]:
     """Stalls of one job that no finding of `known` explains."""
     steps, normal = evidence.timeline.steps, evidence.normal_ns
-    least = max(rules.members.stall_ns, rules.endings.still_steps * normal)
+    rule = rules.endings
+    short = rule.clear_still_steps * normal if evidence.layout.steps_confidence > rule.least_standstill else np.inf
+    least = max(min(rules.members.stall_ns, short), rule.still_steps * normal)
     if not evidence.counted.any():
         return []
     first = int(steps.start_ns[np.flatnonzero(evidence.counted)[0]])
     found: list[Finding] = []
     for silence in long_silences(evidence.job, steps, least, rules):
-        seen = silence.begin_ns > first and silence.before >= rules.endings.few_steps
+        seen = silence.begin_ns > first and silence.before >= rule.few_steps
         if not (seen and silence.is_new(rules) and silence.in_mid_step(rules)):
             continue
         if not _explained(evidence, silence, [*known, *found]):
@@ -62,7 +65,7 @@ def _finding(evidence: JobEvidence, silence: Silence, rules: FaultRules) -> Find
         start_ns=silence.begin_ns,
         end_ns=silence.end_ns,
         severity=round(lost / (lost + evidence.normal_ns), 3),
-        confidence=rules.endings.sure_standstill,
+        confidence=round(_sure(evidence, rules), 3),
         lost_gpu_seconds=round(lost / 1e9 * evidence.gpus, 3),
         summary=(
             f"All {len(evidence.job.members)} GPUs of {evidence.job.id} stood still for {seconds:.1f} s inside step "
@@ -70,6 +73,12 @@ def _finding(evidence: JobEvidence, silence: Silence, rules: FaultRules) -> Find
         ),
         evidence=(Evidence("seconds of silence inside the step", round(seconds, 3), round(silence.usual_ns / 1e9, 3)),),
     )
+
+
+def _sure(evidence: JobEvidence, rules: FaultRules) -> float:
+    """As sure as it is where steps end, within bounds."""
+    rule = rules.endings
+    return min(rule.sure_standstill, max(rule.least_standstill, evidence.layout.steps_confidence))
 
 
 def _look(given: DetectorInput) -> list[Finding]:

@@ -65,7 +65,9 @@ def find_stopped(
 def _stands_still(job: Job, timeline: Timeline, ending: Ending, rules: FaultRules) -> bool:
     """Do the ranks of a job that begins no further step live on for much longer than it ever paused?"""
     longest = rules.endings.hang_growth * float(np.diff(timeline.steps.end_ns).max())
-    quiet = max(rules.endings.hang_steps * ending.period_ns, rules.endings.hang_ns, longest)
+    rule, period = rules.endings, ending.period_ns
+    long = min(max(rule.hang_many_steps * period, rule.short_hang_ns), max(rule.hang_steps * period, rule.hang_ns))
+    quiet = max(long, longest)
     since = max(ending.last_ns, job.outside_until_ns)
     if ending.alive_ns - since <= quiet:
         return False
@@ -113,10 +115,12 @@ def _suspects(job: Job, ending: Ending, kind: FindingKind, rules: FaultRules) ->
 
 def _confidence(ending: Ending, rules: FaultRules) -> float:
     """High where the culprit alone is no longer heard after it was missed; low where it has not been missing for long,
-    and may go on."""
+    and may go on, or where the job may evaluate."""
     rule, period = rules.endings, ending.period_ns
+    if not ending.broken_off and ending.alive_ns - ending.last_ns < max(rule.hang_ns, rule.hang_steps * period):
+        return rule.sure_pause
     if ending.culprit < 0:
-        return rule.sure_nobody
+        return round(min(rule.sure_nobody, ending.sure), 3)
     if ending.likely:
         return rule.sure_likely
     overdue = ending.last_ns - ending.since_ns

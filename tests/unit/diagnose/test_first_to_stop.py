@@ -9,6 +9,7 @@ import pytest
 
 from llmprism.diagnose.first_to_stop import (
     due_with,
+    first_to_owe,
     heard_again,
     may_be_to_blame,
     most_likely,
@@ -282,3 +283,29 @@ def test_where_bytes_do_not_tell_the_one_that_was_silent_for_longer_than_ever_fi
     assert silent_first(unknown, silent, PERIOD, RULES) == 2, "but not of this one"
     heard = replace(varies, heard_ns=varies.heard_ns + np.array([0, 0, 900, 0]) * MS)
     assert silent_first(heard, silent, PERIOD, RULES) == -1, "it lives, and of the others nobody knows"
+
+
+def ring_of_three(**changes):
+    """0 sends to 1, 1 to 2, 2 to 0. Member 0 stopped: 1 and 2 have passed on what they got, 0 has not. All were due in
+    the same moment, and 1 was neither heard nor written to for longest."""
+    ring = state(sent=[-80, -79, -78, 0], pause=[2, 2, 2, 2], heard=[-80, -79, 30, 30], addressed=[-78, -80, 30, 30])
+    return replace(
+        ring, supplied_ns=(LAST + MS * np.array([-78, -80, -79, -1])).astype(np.int64), talks=True, **changes
+    )
+
+
+def test_who_has_not_passed_on_what_it_got_stopped_first():
+    assert first_to_owe(ring_of_three(), PERIOD, RULES) == 0
+    assert overdue_first(ring_of_three(), PERIOD, RULES) == 0
+    passed_on = ring_of_three(sent_ns=LAST + MS * np.array([-77.0, -79.0, -78.0, 0.0]))
+    assert first_to_owe(passed_on, PERIOD, RULES) == -1
+    assert overdue_first(passed_on, PERIOD, RULES) == 1
+
+
+def test_who_rests_after_what_it_got_owes_nothing():
+    assert first_to_owe(ring_of_three(pause_ns=np.full(4, 70.0 * MS)), PERIOD, RULES) == -1
+
+
+def test_of_two_that_owe_messages_since_the_same_moment_neither_is_the_first():
+    got = (LAST + MS * np.array([-78, -77, -79, -1])).astype(np.int64)
+    assert first_to_owe(replace(ring_of_three(), supplied_ns=got), PERIOD, RULES) == -1

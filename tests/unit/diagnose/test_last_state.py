@@ -46,3 +46,44 @@ def test_who_speaks_as_soon_as_it_has_got_what_it_passes_on_announces_its_messag
     begin = (np.arange(8) + 1.0) * PERIOD + MS
     small = _Announced(job, 0, last + PERIOD, 5)
     assert small.after(0, last, last + got_ms * MS, begin, begin + 50 * MS, RULES) == said
+
+
+def state_of(flows, steps=STEPS, late_end=None):
+    job = Job("job", (0, 1), (), 1.0, transfer_table(flows))
+    ends = (np.arange(steps) + 1) * PERIOD - 10 * MS
+    if late_end is not None:
+        ends[late_end] += 300 * MS
+    last = max(flow.end_ns for flow in flows)
+    whole = whole_job(job, Steps(ends - PERIOD, ends, np.zeros(steps, dtype=np.bool_)), last, PERIOD)
+    assert whole is not None
+    return last_state(job, whole, last + PERIOD, PERIOD)
+
+
+def test_who_stopped_before_the_clock_saw_the_last_step_end_has_lost_no_records():
+    """`b` stops in the eighth step, and `a` goes on to its end; or a record of `b` is missing in the sixth."""
+    replies = [Flow("b", "a", step * PERIOD + n * 40 * MS, step * PERIOD + n * 40 * MS + MS, 500_000)
+               for step in range(STEPS) for n in range(20)]  # fmt: skip
+    sent = [flow for step in range(STEPS) for flow in messages(step, MICRO_BATCHES)]
+    assert not state_of([*sent, *[r for r in replies if r.start_ns < (STEPS - 1) * PERIOD + 300 * MS]]).lossy
+    assert state_of([*sent, *[r for r in replies if r.start_ns != 5 * PERIOD + 400 * MS]]).lossy
+
+
+def test_a_step_that_the_clock_cut_elsewhere_has_lost_no_records():
+    """The fifth step ends 300 ms late by the clock: it has bytes of the sixth."""
+    flows = [flow for step in range(STEPS) for flow in messages(step, MICRO_BATCHES)]
+    flows += [Flow("b", "a", step * PERIOD, step * PERIOD + MS, 1_000_000) for step in range(STEPS)]
+    assert not state_of(flows, late_end=4).lossy
+    lost = [flow for flow in flows if not 5 * PERIOD + 100 * MS < flow.start_ns < 5 * PERIOD + 400 * MS]
+    assert state_of(lost).lossy
+
+
+def test_the_silences_that_are_half_as_long_as_the_one_here_are_counted():
+    """Eight messages in a step: 20 ms of silence after every second one, 60 after the last."""
+    at = [step * PERIOD + n * 40 * MS + (n // 2) * 20 * MS for step in range(STEPS) for n in range(8)]
+    flows = [Flow("a", "b", when, when + 40 * MS, 1_000_000) for when in at]
+    flows += [Flow("b", "a", step * PERIOD, step * PERIOD + MS, 1_000_000) for step in range(STEPS)]
+    after_two = [flow for flow in flows if flow.start_ns < (STEPS - 1) * PERIOD + 80 * MS]
+    assert state_of(after_two, STEPS - 1).rests == pytest.approx(4.0)
+    assert state_of(after_two, STEPS - 1).alike == pytest.approx(3.0)
+    assert state_of(flows).rests == state_of(flows).alike == pytest.approx(1.0)
+    assert state_of(flows).longest_rest_ns == pytest.approx(PERIOD - 380 * MS)

@@ -65,6 +65,8 @@ def test_time_tells_where_bytes_vary():
     assert 0.0 < cut.since_end < 0.03
     assert cut.in_mid_step()
     assert not replace(cut, spread=0.05).in_mid_step()
+    assert not replace(cut, point=0.05).in_mid_step(), "the job rests there as long as anywhere"
+    assert replace(cut, point=0.05, usual_ns=0.5 * cut.longest_ns).in_mid_step()
     assert replace(cut, spread=0.05, since_end=0.1).in_mid_step()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llmprism.diagnose.byte_curves import ByteCurve
-from llmprism.diagnose.stand_together import Standing, position, stand_together
+from llmprism.diagnose.stand_together import Standing, how_far_apart, position, stand_together
 from llmprism.diagnose.usual_rest import bytes_per_step
 from unit.builders import MS
 
@@ -43,7 +43,7 @@ def together(stands, usually, step_bytes=None, lossy=False):
     size = np.full(where.size, 1e6) if step_bytes is None else np.array(step_bytes)
     before = np.zeros((where.size, 3))
     before[::2] = usually
-    return stand_together(Standing(where, size, np.full(where.size, 0.05), before), lossy=lossy)
+    return stand_together(*how_far_apart(Standing(where, size, np.full(where.size, 0.05), before), lossy=lossy))
 
 
 def test_members_that_do_the_same_stand_together_where_they_are_much_closer_than_usual():

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from llmprism.diagnose.rules import RULES
 from llmprism.diagnose.standstill import DETECTOR, find_standstills
 from llmprism.model import Events, FindingKind, Job, Steps, Timeline
 from llmprism.model.finding import Where, WhereType
@@ -18,8 +19,9 @@ BURSTS = (200, 400, 1_000, 1_200)
 """Milliseconds after the begin of a step at which all send, for 160 ms."""
 
 
-def found(silent_steps, after_burst=1, known=(), silent_step=12):
-    """What is found where a job is silent in its thirteenth step, for so many steps, after a burst."""
+def found(silent_steps, after_burst=1, known=(), silent_step=12, times=1.0, clock=1.0):
+    """What is found where a job is silent in its thirteenth step, for so many steps, after a burst; all takes so many
+    `times` as long, and the clock is so sure."""
     flows, ends, shift = [], [], 0
     for step in range(STEPS):
         for burst, at in enumerate(BURSTS):
@@ -28,10 +30,13 @@ def found(silent_steps, after_burst=1, known=(), silent_step=12):
             begin = shift + step * PERIOD + at * MS
             flows += [Flow(a, b, begin, begin + 160 * MS, 1_000_000) for a, b in ("ab", "ba")]
         ends.append(shift + (step + 1) * PERIOD)
-    end = np.array(ends, dtype=np.int64)
+    flows = [flow._replace(start_ns=int(times * flow.start_ns), end_ns=int(times * flow.end_ns)) for flow in flows]
+    end = (times * np.array(ends)).astype(np.int64)
     steps = Steps(np.append(0, end[:-1]), end, np.zeros(STEPS, dtype=np.bool_))
+    evidence = evidence_of(["ab", "ba"], duration=np.diff(np.append(0, end)))
     evidence = replace(
-        evidence_of(["ab", "ba"], duration=np.diff(np.append(0, end))),
+        evidence,
+        layout=replace(evidence.layout, steps_confidence=clock),
         job=Job("job", (0, 1), (), 1.0, transfer_table(flows)),
         timeline=Timeline(steps, np.tile(end, (2, 1)), Events.empty()),
     )
@@ -63,3 +68,15 @@ def test_a_server_or_switch_that_is_slow_at_that_time_explains_it():
     for kind, place in ((FindingKind.SLOW_STORAGE, WhereType.STORAGE), (FindingKind.SLOW_SWITCH, WhereType.SWITCH)):
         shared = replace(finding, kind=kind, job=None, where=Where(place, "x"))
         assert found(2.0, known=[shared]) == []
+
+
+@pytest.mark.parametrize(("clock", "sure"), [(0.9, RULES.endings.sure_standstill), (0.7, 0.7), (0.2, 0.5)])
+def test_it_is_as_sure_as_it_is_where_steps_end(clock, sure):
+    (finding,) = found(2.0, clock=clock)
+    assert finding.confidence == pytest.approx(sure)
+
+
+@pytest.mark.parametrize(("silent_steps", "findings"), [(2.0, 0), (4.0, 1)])
+def test_less_than_a_second_is_clear_after_some_steps(silent_steps, findings):
+    assert len(found(silent_steps, times=0.1)) == findings
+    assert found(silent_steps, times=0.1, clock=0.4) == [], "the clock does not say where steps end"

@@ -103,7 +103,13 @@ def test_a_job_that_begins_no_further_step_hangs_and_nobody_is_named():
     assert "ranks are alive" in finding.summary
 
 
-@pytest.mark.parametrize("how", [{"seconds": 15}, {"seconds": 30, "heard": 0.5}, {"seconds": 30, "stored_s": 25}])
+def test_ten_seconds_of_many_short_steps_may_be_an_evaluation():
+    state, (finding,) = standing_still(15)
+    assert state is JobState.HUNG
+    assert finding.confidence == RULES.endings.sure_pause < standing_still(30)[1][0].confidence
+
+
+@pytest.mark.parametrize("how", [{"seconds": 8}, {"seconds": 30, "heard": 0.5}, {"seconds": 30, "stored_s": 25}])
 def test_a_short_pause_a_few_stragglers_and_a_checkpoint_are_no_hang(how):
     state, findings = standing_still(**how)
     assert (state, findings) == (JobState.ENDED, [])

@@ -59,6 +59,15 @@ class EndingRules:
     """The same where bytes do not tell where a member stands: clocks of jobs whose records a collector loses are off by
     some hundredths. A job stops so near an end of its steps by chance in one case of five."""
 
+    other_phase: float = 0.15
+    """Share of jobs whose clock sees the ends of their steps at another of their rests. A random job that ends at one
+    of three rests has 0.048 of its step there, a real one with a killed rank 0.05 at one of eleven: results are the
+    same from 0.1 to 0.4."""
+
+    level: float = 0.1
+    """Messages by which members that do the same may be apart where all of them are said to rest: of two random jobs
+    that ended and of a real one with a killed rank 0.001 at most, of a real ring that hangs between two chunks 0.37."""
+
     talk_on: float = 2.5
     """Times as long as the talk of living ranks: the processes of a job that has ended are gone by then."""
 
@@ -73,6 +82,10 @@ class EndingRules:
 
     in_flow: float = 0.002
     """Steps below which a pause is inside a message: who usually pauses for less where it stopped had begun to send,"""
+
+    mid_message: float = 0.0002
+    """surely so below this many: pauses between the last message of a step and the first of the next one, which an
+    optimizer makes, are 0.0004 and more in random jobs,"""
 
     same_time: float = 0.015
     """and steps by which two due times must differ to be distinguished."""
@@ -191,7 +204,10 @@ class EndingRules:
     """Usual steps that each of them may take."""
 
     sure_standstill: float = 0.8
-    """Confidence that a whole job stood still: a step that the clock cut in the wrong place looks alike."""
+    """Confidence that a whole job stood still, at most: a step that the clock cut in the wrong place looks alike,"""
+
+    least_standstill: float = 0.5
+    """and at least: of four in jobs whose clock is less sure than that two were evaluations."""
 
     short_of: float = 0.01
     """Share of a step's bytes that may be missing at the same point of another step: norms, metrics, lost records."""
@@ -267,6 +283,9 @@ class EndingRules:
     """Silence, in normal steps, that is a stall. 969 healthy windows and nine sources are the same from 1 to 2; a real
     stall has 1.9, and with 1 one of 488 random runs is called stalled that is not."""
 
+    clear_still_steps: float = 3.0
+    """The same for a silence of less than a second, which is nothing unusual in itself."""
+
     near_step_end: float = 0.02
     """Share of a step's bytes from the clock's end of a step within which a silence is the one between two steps: long
     silences of healthy windows are within 0.01, the nearest stall of random faults at 0.027."""
@@ -296,6 +315,13 @@ class EndingRules:
 
     hang_ns: int = 20_000_000_000
     """and 20 s at least: shorter pauses for an evaluation or a checkpoint are usual,"""
+
+    hang_many_steps: float = 8.0
+    """or, less surely, this many steps,"""
+
+    short_hang_ns: int = 10_000_000_000
+    """and 10 s: of silences of the dataset at rest without a fault the longest is 4.6 steps, and those with a slow
+    server are 10 to 14 steps and 4.4 s at most,"""
 
     hang_growth: float = 3.0
     """and so many times the longest time from one step to the next before."""
@@ -333,6 +359,13 @@ class EndingRules:
     sure_nobody: float = 0.93
     """and in the end of a job of which nobody stands out: of 99 findings that name no more than the job (captures that
     were opened and others, random runs) 97 are true, of four on windows of healthy captures none;"""
+
+    sure_pause: float = 0.6
+    """the same where a job whose ranks live begins no further step for many short ones, which an evaluation may be:
+    four random ones of four hang;"""
+
+    sure_unmissed: float = 0.55
+    """the same where nobody was missed and nobody is heard any more: of three, two were normal ends;"""
 
     sure_suspect: float = 0.35
     """confidence in the first of the members that are then listed as alternatives, each further one having half: of

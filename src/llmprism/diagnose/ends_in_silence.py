@@ -1,0 +1,52 @@
+"""A job of which nobody is heard any more after its last message: ended, or stopped?
+
+Who has lost a rank lives on for a while: it notices, it is killed, it announces its next message. Where all words end
+with the last message of the training the job was ended, if that is where a step may be over: after whole steps by their
+bytes, where all members stand together, or at a rest of all of them.
+
+*At a rest.* A rank that dies at any time stops all of them at a certain rest with the chance of its share of the step.
+An end is there if the clock of the job has the wrong phase, and this is the one of its other rests at which steps are
+over. The shorter the rest and the fewer there are, the likelier is an end; rests of which a step has several alike are
+those between layers or rounds of a ring, and steps do not end at one of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llmprism.arrays import Bool
+from llmprism.diagnose.last_state import LastState
+from llmprism.diagnose.rules import RULES, FaultRules
+
+__all__ = ["ends_in_silence", "sure_of_a_stop"]
+
+
+def ends_in_silence(state: LastState, overdue: Bool, period_ns: float, rules: FaultRules = RULES) -> bool:
+    """Has nobody been heard since the last message, where a step of the job may be over, and does neither who spoke
+    last nor who is overdue stand in the middle of a message? The next message of some may seem `overdue`: stages of a
+    pipeline that have done their part gather for the next step while others still reduce, and do not after the last
+    one."""
+    if not state.exact or not state.silent_at_once(rules):
+        return False
+    last_or_overdue = overdue | (state.sent_ns >= np.nanmax(state.sent_ns))
+    if bool((last_or_overdue & (state.pause_ns < rules.endings.mid_message * period_ns)).any()):
+        return False
+    return state.after_whole_steps or state.together or _odds(state, overdue, period_ns, rules) <= 1.0
+
+
+def sure_of_a_stop(state: LastState, overdue: Bool, period_ns: float, rules: FaultRules = RULES) -> float:
+    """How sure it is that a job was stopped, and did not end, of which nobody is to blame: not very where nobody was
+    missed when the last message was sent, and nobody is heard any more."""
+    if bool(overdue.any()) or not state.silent_at_once(rules):
+        return 1.0
+    odds = _odds(state, overdue, period_ns, rules)
+    return odds / (1.0 + odds) if np.isfinite(odds) else rules.endings.sure_unmissed
+
+
+def _odds(state: LastState, overdue: Bool, period_ns: float, rules: FaultRules) -> float:
+    """How many times as likely as an end it is that something stopped the job where all members rest in every step and
+    nobody is missing; infinite elsewhere."""
+    rule, share = rules.endings, state.rest_ns / period_ns
+    if bool(overdue.any()) or not state.apart <= rule.level or share < rule.in_flow or state.alike > 1.0:
+        return float("inf")
+    return share * max(state.rests - 1.0, 1.0) / rule.other_phase
