@@ -52,7 +52,7 @@ def composed_start(job: Job, bulk: Bool, best: BestClock, composed: Composed, ru
     links = every_link.only(_either(every_link, ~only_exchanged))
     visible = muted(transfers, exchanged)
     features = pair_features(visible, clock, rules)
-    shown = evidence_of(visible, links, features, clock, rules)
+    shown = evidence_of(visible, links, features, clock, rules, best.passing)
     kinds = _kinds(links, judge_links(links, features, shown, rules), composed, rules)
     return PartialLayout(rules, replace(job, clock=clock, transfers=visible), clock, best, meshes,
                          no_exchanges(transfers), links, features, kinds, in_step=in_step, measured=clock,

@@ -55,7 +55,8 @@ def in_stage_order(
     votes: dict[tuple[str, str], list[float]] = {}
     turned = [_turned(path, side_of) for path in paths]
     links = [_links_of(path, pair_of, ring=ring) for path in turned]
-    rests = rests_of_paths(transfers, links, boundary_ns, rules)
+    shared = all(len(path) == 2 for path in paths)  # elsewhere tied embeddings have a link of their own
+    rests = rests_of_paths(transfers, links, boundary_ns, rules, with_collectives=shared)
     later = np.zeros(len(turned))
     if gradient is not None:
         later = later_gradients(transfers, gradient, [(path[0], path[-1]) for path in turned], boundary_ns, rules)
@@ -89,25 +90,28 @@ def _links_of(path: tuple[int, ...], pair_of: dict[tuple[int, int], int], *, rin
 
 
 def rests_of_paths(
-    transfers: TransferTable, paths: list[_Links], boundary_ns: Int64, rules: LayoutRules
-) -> list[tuple[float, float]]:
-    """See `_rests`, for each of the paths."""
+    transfers: TransferTable, paths: list[_Links], boundary_ns: Int64, rules: LayoutRules, *,
+    with_collectives: bool = False,
+) -> list[tuple[float, float]]:  # fmt: skip
+    """See `_rests`, for each of the paths; `with_collectives`: some may share their links."""
+    momentary = rules.stages.momentary if with_collectives else 0.0
     pairs = np.array([pair for along, against in paths for pair in (*along, *against)], dtype=np.int64)
     rows = int((transfers.pair_offsets[pairs + 1] - transfers.pair_offsets[pairs]).sum())
     if _median_rests.interprets(rows):
-        return [_rests(transfers, along, against, boundary_ns, rules) for along, against in paths]
+        return [_rests(transfers, along, against, boundary_ns, rules, momentary) for along, against in paths]
     sign = [one for along, against in paths for one in (*[1] * len(along), *[-1] * len(against))]
     ends = np.cumsum([0, *(len(along) + len(against) for along, against in paths)])
     found = _median_rests.machine_code(
         transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, np.array(sign, dtype=np.int64), ends,
-        boundary_ns, rules.stages.resting_band, MESSAGE_FLOOR_BYTES,
+        boundary_ns, rules.stages.resting_band, momentary, MESSAGE_FLOOR_BYTES,
     )  # fmt: skip
     return [(low, high) for low, high in found.tolist()]
 
 
 def _rests(
-    transfers: TransferTable, along: list[int], against: list[int], boundary_ns: Int64, rules: LayoutRules
-) -> tuple[float, float]:
+    transfers: TransferTable, along: list[int], against: list[int], boundary_ns: Int64, rules: LayoutRules,
+    momentary: float = 0.0,
+) -> tuple[float, float]:  # fmt: skip
     """Longest time in a step that the balance rests at its lowest and at its highest; medians over the steps."""
     pairs = np.array([*along, *against], dtype=np.int64)
     first, after = transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]
@@ -116,13 +120,16 @@ def _rests(
     rows, sign = rows[message], sign[message]
     when, signed = transfers.end_ns[rows], sign * transfers.bytes[rows]
     order = stable_order(when)
-    low, high = _longest_rests(when[order], signed[order], boundary_ns, rules.stages.resting_band)
+    low, high = _longest_rests(when[order], signed[order], boundary_ns, rules.stages.resting_band, momentary)
     return (float(np.median(low)), float(np.median(high))) if low.size else (0.0, 0.0)
 
 
 @kernel
-def _longest_rests(when: Int64, signed: Int64, boundary: Int64, band: float) -> tuple[Float64, Float64]:
+def _longest_rests(
+    when: Int64, signed: Int64, boundary: Int64, band: float, momentary: float
+) -> tuple[Float64, Float64]:
     """Longest rests of the balance of signed bytes in the lowest and in the highest band, for each step that has any.
+    A level that is passed once in a step and for a moment only, a share of the longest rest, is no end of its range.
 
     `when` ascends. A rest goes on until the next message, be it of the next step; what lies outside all steps is cut.
     """
@@ -133,10 +140,12 @@ def _longest_rests(when: Int64, signed: Int64, boundary: Int64, band: float) -> 
     while first < end:
         while when[first] >= boundary[step + 1]:
             step += 1
-        last, lowest, highest = first, balance[first], balance[first]
+        last, longest = first, 0
         while last < end and when[last] < boundary[step + 1]:
-            lowest, highest = min(lowest, balance[last]), max(highest, balance[last])
+            longest = max(longest, when[last + 1] - when[last] if last + 1 < end else 0)
             last += 1
+        lowest = _extreme_level(when[first : last + 1], balance[first:last], band, momentary * longest)
+        highest = -_extreme_level(when[first : last + 1], -balance[first:last], band, momentary * longest)
         for i in range(first, last):
             level = (balance[i] - lowest) / max(highest - lowest, 1)
             stay = when[i + 1] - when[i] if i + 1 < end else 0
@@ -149,9 +158,25 @@ def _longest_rests(when: Int64, signed: Int64, boundary: Int64, band: float) -> 
 
 
 @kernel
+def _extreme_level(when: Int64, balance: Int64, band: float, moment: float) -> int:
+    """The lowest level of a step, without those that it visits once and for a moment: while two ends reduce something,
+    now one of them is ahead and now the other. Passes visit a level with every micro-batch. `when` may go on by one."""
+    lowest = balance.min()
+    near = lowest + band * (balance.max() - lowest)
+    visits, stay, other = 0, 0, balance.max()
+    for i in range(balance.size):
+        if balance[i] > near:
+            other = min(other, balance[i])
+            continue
+        visits += i == 0 or balance[i - 1] > near
+        stay += when[i + 1] - when[i] if i + 1 < when.size else 0
+    return int(other if visits == 1 and stay < moment else lowest)
+
+
+@kernel
 def _median_rests(
     offsets: Int64, end: Int64, size: Int64, pairs: Int64, sign: Int64, cuts: Int64, boundary: Int64, band: float,
-    floor: int,
+    momentary: float, floor: int,
 ) -> Float64:  # fmt: skip
     """Paths x 2: medians of the rests of each path (`_longest_rests`), whose pairs are those between two cuts."""
     found = np.zeros((cuts.size - 1, 2))
@@ -159,7 +184,7 @@ def _median_rests(
         when, signed = _merged(offsets, end, size, pairs[cuts[path] : cuts[path + 1]], sign[cuts[path] :], floor)
         if when.size == 0:
             continue
-        low, high = _longest_rests(when, signed, boundary, band)
+        low, high = _longest_rests(when, signed, boundary, band, momentary)
         if low.size:
             found[path, 0], found[path, 1] = np.median(low), np.median(high)
     return found

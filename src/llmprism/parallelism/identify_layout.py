@@ -135,12 +135,12 @@ def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> Pa
     transfers = muted(job.transfers, meshes.rows) if meshes.groups else job.transfers
     features = pair_features(transfers, clock, rules)
     links = every_link.only(~meshes.inside | meshes.more)
-    shown = evidence_of(transfers, links, features, clock, rules)
+    shown = evidence_of(transfers, links, features, clock, rules, best.passing)
     exchanges = find_exchanges(transfers, links, features, shown.one_way, clock, rules)
     if exchanges.groups:
         transfers = muted(transfers, exchanges.rows)
         features = pair_features(transfers, clock, rules)
-        shown = evidence_of(transfers, links, features, clock, rules)
+        shown = evidence_of(transfers, links, features, clock, rules, best.passing)
     elif not meshes.groups:
         exchanges = routed_pairs(transfers, links, clock, rules)
     with_ring = meshes.more[~meshes.inside | meshes.more] | exchanges.on_all(links)  # a ring besides

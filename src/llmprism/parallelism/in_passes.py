@@ -43,8 +43,9 @@ def busy_in_passes(
     link_of, node = _links(transfers, pairs), transfers.pair_src[pairs]
     links = int(link_of.max()) + 1
     sender = np.stack([first.row[node], activation.row[node], gradient.row[node]])
+    middle = transfers.start_ns + (transfers.end_ns - transfers.start_ns) // 2
     (in_passes, sent_late), seen = sums_in_passes(
-        transfers.pair_offsets, transfers.start_ns, transfers.bytes, MESSAGE_FLOOR_BYTES, pairs, link_of, links,
+        transfers.pair_offsets, transfers.start_ns, middle, transfers.bytes, MESSAGE_FLOOR_BYTES, pairs, link_of, links,
         clock.boundary_ns, sender, activation.times, gradient.times, last.times,
     )  # fmt: skip
     total = np.maximum(in_passes + sent_late, 1.0)
@@ -61,7 +62,7 @@ def busy_in_passes(
     share[pairs] = np.where(busy[link_of], (sent_late / total)[link_of], 0.0)
     mine = busy[link_of]
     late_row = mark_late(
-        transfers.pair_offsets, transfers.start_ns, pairs[mine], sender[0][mine], clock.boundary_ns, last.times,
+        transfers.pair_offsets, transfers.start_ns, middle, pairs[mine], sender[0][mine], clock.boundary_ns, last.times,
         late_row,
     )  # fmt: skip
     return inside, share, late_row

@@ -85,7 +85,7 @@ def find_in_step(
         if busy.size and not _touched(transfers, busy, np.setdiff1d(candidates, busy)).any():
             passing = transfers.rows_of(inside) & ~late_row
             tokens = routed(transfers, passing, inside, forward, clock, rules)
-            alone = not tokens and _end_with_the_passes(transfers, busy, late, forward, rules)
+            alone = not tokens and _end_with_the_passes(transfers, busy, late, forward, batches or 1, rules)
             if not (tokens or alone) and float(median(late[busy])) < _last_scatter(
                 transfers, forward, last_pass, rules
             ):
@@ -106,7 +106,8 @@ def find_in_step(
             after = (usual >= last_pass + rules.exchanges.gradients_after)[ring]
             more = more | ((after | besides) & ~_any(more, ring))
         gradients[pairs] = more
-        tensor[pairs] = ~_on_axis(transfers, pairs, ring, _any(more, ring), rules)
+        together = _synchronised(transfers, pairs, np.union1d(np.setdiff1d(candidates, pairs), pairs[more]))
+        tensor[pairs] = ~_on_axis(transfers, pairs, ring, _any(more | together, ring), rules)
     return InStep(inside, gradients, tensor, late_row & transfers.rows_of(gradients))
 
 
@@ -143,15 +144,20 @@ def _two_scatters(last_pass: float, rules: LayoutRules) -> float:
 
 
 def _end_with_the_passes(
-    transfers: TransferTable, pairs: Int64, late: Float64, forward: list[tuple[int, int]], rules: LayoutRules
-) -> bool:
+    transfers: TransferTable, pairs: Int64, late: Float64, forward: list[tuple[int, int]], batches: int,
+    rules: LayoutRules,
+) -> bool:  # fmt: skip
     """Do these collectives serve nothing but the passes? Then stages behind the first send nothing after their last
-    message, which hands on the gradient of the last pass; the first stage hands on none, and its last pass follows."""
+    message, which hands on the gradient of the last pass; the first stage hands on none, and its last pass follows, one
+    of as many as there are micro-batches."""
     there = np.array([pair for pair, _ in forward], dtype=np.int64)
     first = np.isin(transfers.pair_src[pairs], np.setdiff1d(transfers.pair_src[there], transfers.pair_dst[there]))
     if first.all() or not first.any():
         return False
-    return float(median(late[pairs[~first]])) < rules.exchanges.behind_first * float(median(late[pairs[first]]))
+    behind = float(np.quantile(late[pairs[~first]], rules.exchanges.most_behind))  # shards may be among tensors
+    last_pass = float(median(late[pairs[first]]))
+    more = last_pass > 1.0 / batches + rules.exchanges.gradients_after
+    return not more and behind < rules.exchanges.behind_first * last_pass
 
 
 def _stages(transfers: TransferTable, forward: list[tuple[int, int]]) -> float:
@@ -173,6 +179,13 @@ def _more(amount: Float64, ring: Int64, rules: LayoutRules) -> Bool:
     np.minimum.at(least, ring, amount)
     result: Bool = amount > rules.exchanges.gradients_besides * least[ring]
     return result
+
+
+def _synchronised(transfers: TransferTable, pairs: Int64, gradients: Int64) -> Bool:
+    """Per pair whether pairs of gradients join its two ends, by whatever way."""
+    group = component_labels(len(transfers.addresses), transfers.pair_src[gradients], transfers.pair_dst[gradients])
+    joined: Bool = group[transfers.pair_src[pairs]] == group[transfers.pair_dst[pairs]]
+    return joined
 
 
 def _on_axis(transfers: TransferTable, pairs: Int64, ring: Int64, shown: Bool, rules: LayoutRules) -> Bool:

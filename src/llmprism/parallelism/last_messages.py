@@ -190,10 +190,11 @@ def _together(both: list[_Messages], chosen: list[Int64], rules: LayoutRules) ->
         return known
     i, j = np.maximum(i, 0), np.maximum(j, 0)
     shared = np.minimum(one.end[i], other.end[j]) - np.maximum(one.begin[i], other.begin[j])
-    either = np.maximum(one.end[i], other.end[j]) - np.minimum(one.begin[i], other.begin[j])
+    shorter = np.minimum(one.end[i] - one.begin[i], other.end[j] - other.begin[j])  # one may begin before, into buffers
+    apart = np.abs(one.end[i] - other.end[j])
     most = np.maximum(one.size[i], other.size[j])
     alike = np.abs(one.size[i] - other.size[j]) <= rules.stages.same_size * most
-    found: Bool = known & alike & (shared >= rules.stages.at_one_time * either)
+    found: Bool = known & alike & (np.minimum(shared, shorter - apart) >= rules.stages.at_one_time * shorter)
     return found
 
 

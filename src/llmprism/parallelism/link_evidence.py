@@ -31,7 +31,8 @@ class LinkEvidence:
     `turns` is the Kolmogorov distance between the profiles of the two directions over the step, in messages, `lead` how
     far one direction stays ahead, in messages (`lead`), `together` the share of time at which both are busy, `width`
     the shortest part of the step that holds nearly all of the bytes, `ends_apart` how far apart the two directions end,
-    as a share of the time that the link takes."""
+    as a share of the time that the link takes. `passing`: links of the sort have messages outstanding from the begin of
+    a step to its end (`outstanding`)."""
 
     one_way: Bool
     sort: Int64
@@ -41,11 +42,14 @@ class LinkEvidence:
     together: Float64
     width: Float64
     ends_apart: Float64
+    passing: Bool
 
 
 def evidence_of(
-    transfers: TransferTable, links: Links, features: PairFeatures, clock: StepClock, rules: LayoutRules = RULES
-) -> LinkEvidence:
+    transfers: TransferTable, links: Links, features: PairFeatures, clock: StepClock, rules: LayoutRules = RULES,
+    passing: tuple[int, ...] = (),
+) -> LinkEvidence:  # fmt: skip
+    """What links show under a clock; `passing` are pairs of which it is known that they pass activations on."""
     there, back = step_bytes(features, links.there), step_bytes(features, links.back)
     one_way = np.minimum(there, back) < rules.kinds.one_way * np.maximum(there, back)
     width = _burst_width(features, links, rules)
@@ -65,6 +69,7 @@ def evidence_of(
         pooled(simultaneity(transfers, links), sort),
         pooled(width, sort),
         pooled(apart, sort),
+        np.isin(sort, sort[np.isin(links.there, passing) | np.isin(links.back, passing)]),
     )
 
 

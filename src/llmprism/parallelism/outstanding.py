@@ -9,10 +9,14 @@ gathers of sharded stages fill them, and whether or not anything is synchronised
 the end of the step is not decided here.
 
 What two members of a collective send each other is answered at once: there is one level and no clock. Links of a tree
-go up and down by one message each time.
+go up and down by one message each time. So links that show such a clock pass activations on, whatever else they look
+like: with 64 micro-batches that are sent in one batch with the gradients of those before, all but the first and last
+message of a step leave at one time both ways, as two replicas would send them.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,28 +24,42 @@ from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
-from llmprism.parallelism.uneven_messages import bursts_of
+from llmprism.parallelism.uneven_messages import Bursts, bursts_of
 
-__all__ = ["outstanding_clock"]
+__all__ = ["OutstandingSteps", "outstanding_steps"]
 
 
-def outstanding_clock(transfers: TransferTable, bulk: Bool, rules: LayoutRules = RULES) -> StepClock | None:
+@dataclass(frozen=True, slots=True)
+class OutstandingSteps:
+    """The clock of what is outstanding, and one direction of each link looked at of the sorts most of whose links agree
+    about it."""
+
+    clock: StepClock
+    pairs: tuple[int, ...]
+
+
+def outstanding_steps(transfers: TransferTable, bulk: Bool, rules: LayoutRules = RULES) -> OutstandingSteps | None:
     """The clock whose period most of the links agree about that show one; None where there is none. Links of one sort
     do the same: what few of them show is chance."""
-    found: list[StepClock] = []
-    for sort in _sorts(transfers, bulk, rules):
-        shown = [_clocks(transfers, link, rules) for link in sort]
-        if sum(map(bool, shown)) >= rules.clock.outstanding_agreed * len(sort):
-            found += [clock for clocks in shown for clock in clocks]
+    sorts = _sorts(transfers, bulk, rules)
+    shown = [[_clocks(transfers, link, rules) for link in sort] for sort in sorts]
+    believed = [clocks for clocks in shown if sum(map(bool, clocks)) >= rules.clock.outstanding_agreed * len(clocks)]
+    found = [clock for clocks in believed for own in clocks for clock in own]
     if not found:
         return None
     period = np.array([clock.period_ns for clock in found])
-    agreeing = np.abs(period[:, None] / period - 1.0) <= rules.clock.same_period
+    agreeing = np.abs(np.log(period[:, None] / period)) < np.log(rules.clock.slower)
     votes = agreeing.sum(axis=1)
     most = int(np.argmax(votes))
     if votes[most] <= rules.clock.outstanding_agreed * period.size:
         return None
-    return max((found[i] for i in np.flatnonzero(agreeing[most])), key=lambda one: (one.dominance, one.steps))
+    agreed = {id(found[i]) for i in np.flatnonzero(agreeing[most])}
+    clock = max((one for one in found if id(one) in agreed), key=lambda one: (one.dominance, one.steps))
+    passing: list[int] = []
+    for sort, clocks in zip(sorts, shown, strict=True):
+        if np.mean([any(id(one) in agreed for one in own) for own in clocks]) >= rules.clock.outstanding_sort:
+            passing += [link[0] for link in sort]
+    return OutstandingSteps(clock, tuple(passing))
 
 
 def _sorts(transfers: TransferTable, bulk: Bool, rules: LayoutRules) -> list[list[tuple[int, int]]]:
@@ -62,26 +80,56 @@ def _sorts(transfers: TransferTable, bulk: Bool, rules: LayoutRules) -> list[lis
 
 
 def _clocks(transfers: TransferTable, link: tuple[int, int], rules: LayoutRules) -> list[StepClock]:
-    """The clocks of the silences at the lowest and at the highest level of one link; bursts are what lies between
+    """The clocks of the silences at the lowest and at the highest levels of one link; bursts are what lies between
     silences, of which it is not known how long they are."""
     rule = rules.clock
-    found = []
+    found: list[StepClock] = []
+    counted = 0
     for silence in rule.outstanding_silences:
         bursts = bursts_of(transfers, link, silence)
-        if bursts.there.size < rule.least_steps:
+        if bursts.there.size < rule.least_steps or bursts.there.size == counted:
             continue
-        unit = float(np.median(np.maximum(bursts.there, bursts.back)))
-        level = np.cumsum(np.round((bursts.there - bursts.back) / max(unit, 1.0)))
-        sent = np.cumsum(bursts.there + bursts.back) / (2.0 * max(unit, 1.0))
-        if np.ptp(level) >= 1.0:
-            ticks = (np.flatnonzero(level == extreme) for extreme in (level.min(), level.max()))
-            clocks = [_even(bursts.end_ns, sent, at, rules) for at in ticks]
+        counted = bursts.there.size
+        unit = max(float(np.median(np.maximum(bursts.there, bursts.back))), 1.0)
+        sent = np.cumsum(bursts.there + bursts.back) / (2.0 * unit)
+        for level in _levels(bursts, unit, rules):
+            extremes = (_passed(level, rules), _passed(-level, rules))
+            clocks = (_even(bursts.end_ns, sent, at, rules) for at in extremes)
             found += [clock for clock in clocks if clock is not None]
-    return found
+    slowest = max((clock.period_ns for clock in found), default=0.0)  # chunks pass a level several times in a step
+    return [clock for clock in found if clock.period_ns * rule.slower > slowest]
+
+
+def _levels(bursts: Bursts, unit: float, rules: LayoutRules) -> list[Float64]:
+    """Messages outstanding after each burst: added up one by one, and as the rounded sum of bytes, whose drift (bytes
+    that are lost, or vary) is what neighbouring bursts have in common besides whole messages."""
+    ahead = (bursts.there - bursts.back) / unit
+    total = np.cumsum(ahead)
+    window = np.ones(min(rules.clock.drift_bursts, ahead.size))
+    common = np.angle(np.convolve(np.exp(2j * np.pi * total), window, "same"))
+    one_by_one, in_all = np.cumsum(np.round(ahead)), np.round(total - np.unwrap(common) / (2 * np.pi))
+    return [one_by_one] if np.ptp(one_by_one - in_all) == 0.0 else [one_by_one, in_all]
+
+
+def _passed(level: Float64, rules: LayoutRules) -> Int64:
+    """Where the lowest level begins, each time; where that is seldom, because a burst was cut in two, the next one."""
+    begins = np.zeros(0, dtype=np.int64)
+    for one in np.unique(level)[:-1][: rules.clock.outstanding_levels]:
+        low = level <= one
+        begins = np.flatnonzero(low & ~np.concatenate([[False], low[:-1]]))
+        if begins.size > rules.clock.least_steps:
+            break
+    return begins
 
 
 def _even(end_ns: Int64, sent: Float64, at: Int64, rules: LayoutRules) -> StepClock | None:
-    """The clock of these silences, where they cover the time and are of equal bytes, several messages each."""
+    """The clock of these silences, where they cover the time and are of equal bytes, several messages each; of those of
+    them that follow each other so, where stalls make others."""
+    found = _clock_at(end_ns, sent, at, rules)
+    return _clock_at(end_ns, sent, at[_chain(sent[at], rules)], rules) if found is None else found
+
+
+def _clock_at(end_ns: Int64, sent: Float64, at: Int64, rules: LayoutRules) -> StepClock | None:
     rule = rules.clock
     if at.size <= rule.least_steps:
         return None
@@ -93,3 +141,33 @@ def _even(end_ns: Int64, sent: Float64, at: Int64, rules: LayoutRules) -> StepCl
     if usual < rule.outstanding_messages or share < rule.outstanding_even:
         return None
     return StepClock(end_ns[at], regular, share)
+
+
+def _chain(place: Float64, rules: LayoutRules) -> Int64:
+    """Of these ascending places those that follow each other at one distance, the distance and the beginning with which
+    they reach farthest; none where there are too many places to tell, or as many others: these may be steps too."""
+    rule = rules.clock
+    best, reach = np.zeros(0, dtype=np.int64), 0.0
+    if not rule.least_steps < place.size <= rule.chained_places:
+        return best
+    distances = np.concatenate([place[k:] - place[:-k] for k in range(1, rule.stalls_in_step + 2)])
+    for distance in _frequent(distances[distances >= rule.outstanding_messages], rules):
+        near = np.searchsorted(place, place + (1.0 - rule.step_tolerance) * distance)
+        beyond = np.append(place, np.inf)[near] - place > (1.0 + rule.step_tolerance) * distance
+        after = np.where(beyond, -1, near).tolist()
+        for first in range(rule.stalls_in_step + 1):
+            chain = [first]
+            while (following := after[chain[-1]]) >= 0:
+                chain.append(following)
+            if place[chain[-1]] - place[first] > reach:
+                best, reach = np.array(chain), float(place[chain[-1]] - place[first])
+    others = int(best[-1] - best[0]) + 1 - best.size if best.size else 0
+    return best if others <= rule.stalled_steps * best.size else best[:0]
+
+
+def _frequent(distances: Float64, rules: LayoutRules) -> Float64:
+    """The few most frequent of these distances, each the median of those that are alike."""
+    level = np.round(np.log(distances) / rules.clock.step_tolerance).astype(np.int64)
+    found, count = np.unique(level, return_counts=True)
+    often = found[np.argsort(-count, kind="stable")][: rules.clock.chained_distances]
+    return np.array([np.median(distances[np.abs(level - one) <= 1]) for one in often])

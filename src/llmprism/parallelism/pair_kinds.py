@@ -87,6 +87,14 @@ class _EndsOfLinks:
         sent = _over_the_step(features, links.there) + _over_the_step(features, links.back)
         return cls(*links.numbered_ends(), sent)
 
+    def alone(self, sort: Int64) -> Bool:
+        """Links of sorts no two of whose links share an end."""
+        shared = np.zeros(int(sort.max(initial=-1)) + 1, dtype=np.bool_)
+        ends = np.concatenate([sort * self.members + self.low, sort * self.members + self.high])
+        _, first, count = np.unique(ends, return_index=True, return_counts=True)
+        shared[np.concatenate([sort, sort])[first[count > 1]]] = True
+        return ~shared[sort]
+
     def rings(self, marked: Bool) -> Float64:
         """What the marked links of each member send in each slot."""
         return _sums_of_ends(self.low, self.high, marked, self.sent, self.members)
@@ -121,7 +129,10 @@ def _odds(ends: _EndsOfLinks, shown: LinkEvidence, apart: Float64, supposed: Boo
     ended = np.where(shown.ends_apart <= rule.ends_together, rule.ends_odds, 0.0)
     narrow = rule.narrow_odds * np.clip((rule.narrow - width) / (rule.narrow - rule.burst), 0.0, 1.0)
     odds = ended + narrow - (turns + lead + together + rings + passes)
-    return np.where(width <= rule.burst, np.maximum(odds, rule.burst_odds), odds)
+    odds = np.where(width <= rule.burst, np.maximum(odds, rule.burst_odds), odds)
+    alone = shown.passing & ends.alone(shown.sort)
+    besides = np.where(alone, np.minimum(odds, 0.0), odds)  # a collective may share the link of two stages
+    return besides - np.where(alone, rule.passing_odds, np.where(shown.passing, rule.passing_tree_odds, 0.0))
 
 
 def _rings_apart(ends: _EndsOfLinks, one_way: Bool) -> Float64:

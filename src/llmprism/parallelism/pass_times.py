@@ -65,17 +65,20 @@ def extremes(
 
 
 def _sums_by_arrays(
-    offsets: Int64, start: Int64, size: Int64, floor: int, pairs: Int64, link_of: Int64, links: int, boundary: Int64,
-    sender: Int64, activation: Int64, gradient: Int64, last: Int64,
+    offsets: Int64, start: Int64, middle: Int64, size: Int64, floor: int, pairs: Int64, link_of: Int64, links: int,
+    boundary: Int64, sender: Int64, activation: Int64, gradient: Int64, last: Int64,
 ) -> tuple[Float64, Int64]:  # fmt: skip
     """The kernel below without a loop."""
     steps = boundary.size - 1
     rows, pair = rows_of_pairs(offsets, pairs)
     link, when, amount = link_of[pair], start[rows], size[rows].astype(np.float64)
-    step = np.clip(np.searchsorted(boundary, when, side="right") - 1, 0, steps - 1)
+    step = np.searchsorted(boundary, when, side="right") - 1
+    inside = (step >= 0) & (step < steps)
+    rows, link, pair, step = rows[inside], link[inside], pair[inside], step[inside]
+    when, amount = when[inside], amount[inside]
     early = (when > activation[sender[1, pair], step]) & (when < gradient[sender[2, pair], step])
     early &= amount >= floor
-    late = when >= last[sender[0, pair], step]
+    late = middle[rows] >= last[sender[0, pair], step]
     sums = [np.bincount(link[which], amount[which], minlength=links) for which in (~late, late)]
     seen = np.bincount(np.unique(link[early] * steps + step[early]) // steps, minlength=links)
     return np.array(sums), seen
@@ -83,11 +86,13 @@ def _sums_by_arrays(
 
 @kernel(by_arrays=_sums_by_arrays)
 def sums_in_passes(
-    offsets: Int64, start: Int64, size: Int64, floor: int, pairs: Int64, link_of: Int64, links: int, boundary: Int64,
-    sender: Int64, activation: Int64, gradient: Int64, last: Int64,
+    offsets: Int64, start: Int64, middle: Int64, size: Int64, floor: int, pairs: Int64, link_of: Int64, links: int,
+    boundary: Int64, sender: Int64, activation: Int64, gradient: Int64, last: Int64,
 ) -> tuple[Float64, Int64]:  # fmt: skip
     """Per link the bytes up to the end of the passes and after them; and in how many steps a message is sent after the
-    first activation and before the first gradient.
+    first activation and before the first gradient. What lies before the first tick or after the last one does not
+    count: of these steps nobody knows when their passes end. Records are where their middle is: one may begin with the
+    last exchange of the passes and hold all gradients.
 
     `sender` holds for each pair the rows of its sender in the table of the passes' ends (`last`), of activations and of
     gradients.
@@ -96,14 +101,16 @@ def sums_in_passes(
     sums = np.zeros((2, links))
     seen_in = np.zeros((links, steps), dtype=np.bool_)
     for i in range(pairs.size):
-        link, step = link_of[i], 0
+        link, step = link_of[i], -1
         for row in range(offsets[pairs[i]], offsets[pairs[i] + 1]):
-            while step + 1 < steps and start[row] >= boundary[step + 1]:
+            while step < steps and start[row] >= boundary[step + 1]:
                 step += 1
+            if step < 0 or step >= steps:
+                continue
             when = start[row]
             if size[row] >= floor and activation[sender[1, i], step] < when < gradient[sender[2, i], step]:
                 seen_in[link, step] = True
-            sums[1 if when >= last[sender[0, i], step] else 0, link] += float(size[row])
+            sums[1 if middle[row] >= last[sender[0, i], step] else 0, link] += float(size[row])
     seen = np.zeros(links, dtype=np.int64)
     for link in range(links):
         for step in range(steps):
@@ -112,26 +119,28 @@ def sums_in_passes(
 
 
 def _late_by_arrays(
-    offsets: Int64, start: Int64, pairs: Int64, sender: Int64, boundary: Int64, last: Int64, late_row: Bool
-) -> Bool:
+    offsets: Int64, start: Int64, middle: Int64, pairs: Int64, sender: Int64, boundary: Int64, last: Int64,
+    late_row: Bool,
+) -> Bool:  # fmt: skip
     """The kernel below without a loop."""
     rows, pair = rows_of_pairs(offsets, pairs)
     step = np.clip(np.searchsorted(boundary, start[rows], side="right") - 1, 0, boundary.size - 2)
-    late_row[rows] = start[rows] >= last[sender[pair], step]
+    late_row[rows] = middle[rows] >= last[sender[pair], step]
     return late_row
 
 
 @kernel(by_arrays=_late_by_arrays)
 def mark_late(
-    offsets: Int64, start: Int64, pairs: Int64, sender: Int64, boundary: Int64, last: Int64, late_row: Bool
-) -> Bool:
+    offsets: Int64, start: Int64, middle: Int64, pairs: Int64, sender: Int64, boundary: Int64, last: Int64,
+    late_row: Bool,
+) -> Bool:  # fmt: skip
     """Marks, of the rows of these pairs, those after the passes of their senders; no other is changed."""
     for i in range(pairs.size):
         step = 0
         for row in range(offsets[pairs[i]], offsets[pairs[i] + 1]):
             while step + 2 < boundary.size and start[row] >= boundary[step + 1]:
                 step += 1
-            late_row[row] = start[row] >= last[sender[i], step]
+            late_row[row] = middle[row] >= last[sender[i], step]
     return late_row
 
 

@@ -22,7 +22,7 @@ from llmprism.parallelism.compound_steps import are_alike, are_steps, slower_clo
 from llmprism.parallelism.half_ticks import half_tick_clock
 from llmprism.parallelism.known_step import known_clock
 from llmprism.parallelism.lost_records import loses_records, with_usual_bytes
-from llmprism.parallelism.outstanding import outstanding_clock
+from llmprism.parallelism.outstanding import outstanding_steps
 from llmprism.parallelism.part_sizes import bits_of_unlike_parts
 from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -38,8 +38,9 @@ class BestClock:
     """The clock, and how many bits per pause the best clock of another period is behind (infinite without any), whose
     period is `rival_period` times its own (0 without any); `rival` says the same from that clock's side. `step_bytes`
     are those of the job in a step as the window alone shows it. `lossy`: the collector loses records. `settled`: what
-    is outstanding on links of pipelines shows that its period is the step's. `passes`: its ticks are the ends of steps,
-    each after so many passes that reduce and one gathering (0: not known)."""
+    is outstanding on links of pipelines shows that its period is the step's; `passing` is one direction of each of the
+    links that were seen to show it. `passes`: its ticks are the ends of steps, each after so many passes that reduce and
+    one gathering (0: not known)."""
 
     clock: StepClock
     lead: float
@@ -49,6 +50,7 @@ class BestClock:
     lossy: bool = False
     settled: bool = False
     passes: int = 0
+    passing: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, clock: StepClock, rival: StepClock, lead: float) -> BestClock:
@@ -123,16 +125,22 @@ def _answered(
 ) -> BestClock:  # fmt: skip
     """The best clock, or where links of pipelines show a step that is far from its own by what is outstanding on them,
     the clock of such steps whose ticks are best in place."""
-    steps = outstanding_clock(transfers, bulk, rules)
-    if steps is None:
+    shown = outstanding_steps(transfers, bulk, rules)
+    if shown is None:
         return best
-    ratio = steps.period_ns / max(best.clock.period_ns, 1.0)
-    if max(ratio, 1.0 / ratio) < rules.clock.slower:
-        return replace(best, settled=True)
-    clocks = [*rivals, steps]
+    steps, passing = shown.clock, shown.pairs
+    if not _far(steps, best.clock, rules):
+        return replace(best, settled=True, passing=passing)
+    clocks = [one for one in (*rivals, steps) if not _far(one, steps, rules)]
     by_clock = priced(pauses, [clock.boundary_ns for clock in clocks], window, rules)
-    chosen, _ = _best_in_place(pauses, clocks, by_clock, len(rivals), rules)
-    return replace(BestClock.of(chosen, best.clock, rules.clock.margin_bits), settled=True)
+    chosen = clocks[int(np.argmin(bits_of(pauses, by_clock, rules, every_step=True)))]
+    return replace(BestClock.of(chosen, best.clock, rules.clock.margin_bits), settled=True, passing=passing)
+
+
+def _far(one: StepClock, other: StepClock, rules: LayoutRules) -> bool:
+    """Is one of the two clocks slower than the other?"""
+    ratio = max(one.period_ns, 1.0) / max(other.period_ns, 1.0)
+    return max(ratio, 1.0 / ratio) >= rules.clock.slower
 
 
 def _single_steps(

@@ -7,7 +7,7 @@ from llmprism.parallelism import direction
 from llmprism.parallelism.direction import in_stage_order
 from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.rules import RULES
-from unit.builders import build_job, cut_in_pieces, transfer_table
+from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
 
 
 @pytest.mark.parametrize("order", ["1f1b", "gpipe"])
@@ -54,7 +54,7 @@ def test_all_paths_at_once_rest_as_each_alone(seed):
     sign = np.array([one for along, _ in paths for one in (*[1] * len(along), *[-1] * len(along))])
     found = direction._median_rests.python(
         transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, sign, np.array([0, 2, 6, 12, 22]),
-        ends, RULES.stages.resting_band, 1_000,
+        ends, RULES.stages.resting_band, 0.0, 1_000,
     )  # fmt: skip
     assert found.tolist() == [list(direction._rests(transfers, *path, ends, RULES)) for path in paths]
 
@@ -73,3 +73,19 @@ def test_gradients_that_come_last_at_the_first_stage_make_its_place_clearer():
     swapped[gradient] = np.where(swapped[gradient] == stages[0], stages[1], stages[0])
     turned = replace(transfers, pair_src=swapped)
     assert in_stage_order(turned, (stages,), pair_index(transfers), {}, ends, RULES, gradient).clear < found.clear
+
+
+def test_a_collective_in_which_one_end_is_ahead_for_a_moment_is_no_end_of_the_range():
+    """Two stages, the gradient of each micro-batch comes back before the next activation; then both reduce 2 MB."""
+    ways = [("ab", 100), ("ab", 150), ("ba", 250), ("ba", 350), ("ab", 400), ("ba", 500), ("ab", 550), ("ba", 650)]
+    flows = []
+    for step in range(6):
+        begin = 1000 * step
+        flows += [Flow(*way, (begin + at) * MS, (begin + at + 1) * MS, 1_000_000) for way, at in ways]
+        flows += [Flow("b", "a", (begin + 800) * MS, (begin + 801) * MS, 2_000_000)]
+        flows += [Flow("a", "b", (begin + 800) * MS, (begin + 803) * MS, 2_000_000)]
+    transfers = transfer_table(flows)
+    stages = tuple(transfers.addresses.index(name) for name in "ab")
+    boundary = np.arange(0, 7000, 1000, dtype=np.int64) * MS
+    order = in_stage_order(transfers, (stages[::-1],), pair_index(transfers), {}, boundary)
+    assert order.paths == (stages,)

@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.model import StepClock
 from llmprism.parallelism.features import pair_features
-from llmprism.parallelism.in_step import _in_every_pass, _on_axis, find_in_step
+from llmprism.parallelism.in_step import _end_with_the_passes, _in_every_pass, _on_axis, _synchronised, find_in_step
 from llmprism.parallelism.rules import RULES
 from unit.builders import MS, Flow, transfer_table
 
@@ -231,3 +231,32 @@ def test_what_fills_the_passes_by_its_size_is_not_of_every_pass(places, inside):
     forward = [(pair["ab"], pair["ba"]), (pair["cd"], pair["dc"])]
     busy = np.array(sorted([pair["ac"], pair["ca"]]))
     assert _in_every_pass(transfers, busy, forward, CLOCK, RULES) is inside
+
+
+@pytest.mark.parametrize(
+    ("first", "behind", "batches", "alone"),
+    [
+        (0.1, [0.0, 0.0, 0.01], 8, True),
+        (0.1, [0.0, 0.09, 0.09], 8, False),  # shards are reduced besides
+        (0.7, [0.1, 0.1, 0.1], 8, False),  # more than one pass of eight
+        (0.7, [0.1, 0.1, 0.1], 1, True),
+    ],
+)
+def test_after_the_passes_the_first_stage_has_one_more_and_the_others_have_none(first, behind, batches, alone):
+    transfers = transfer_table([message(*ends, 0, 10, 1000) for ends in ("ab", "ba", "ac", "bd", "be", "bf")])
+    names = transfers.addresses
+    pair = {names[s] + names[d]: i for i, (s, d) in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+    late = np.zeros(transfers.pair_count)
+    late[[pair[ends] for ends in ("ac", "bd", "be", "bf")]] = [first, *behind]
+    rings = np.array(sorted(pair[ends] for ends in ("ac", "bd", "be", "bf")))
+    assert _end_with_the_passes(transfers, rings, late, [(pair["ab"], pair["ba"])], batches, RULES) is alone
+
+
+def test_members_that_gradients_join_by_a_longer_way_are_synchronised():
+    transfers = transfer_table([message(*ends, 0, 10, 1000) for ends in ("ab", "ac", "cb", "de")])
+    gradients = np.array([i for i in range(4) if transfers.addresses[transfers.pair_src[i]] + transfers.addresses[
+        transfers.pair_dst[i]] in ("ac", "cb")])  # fmt: skip
+    others = np.setdiff1d(np.arange(4), gradients)
+    found = _synchronised(transfers, others, gradients)
+    ends = [transfers.addresses[transfers.pair_src[i]] for i in others]
+    assert dict(zip(ends, found.tolist(), strict=True)) == {"a": True, "d": False}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from llmprism.parallelism.outstanding import outstanding_clock
+from llmprism.parallelism.outstanding import outstanding_steps
 from unit.builders import MS, Flow, transfer_table
 
 STEPS, BATCHES, STEP_MS = 12, 8, 200
@@ -15,7 +15,8 @@ def sent(way, at_ms, size=1_000_000):
 
 def clock_of(flows):
     transfers = transfer_table(flows)
-    return outstanding_clock(transfers, np.ones(transfers.pair_count, dtype=np.bool_))
+    found = outstanding_steps(transfers, np.ones(transfers.pair_count, dtype=np.bool_))
+    return None if found is None else found.clock
 
 
 def step(number, ways):
@@ -62,3 +63,39 @@ def test_steps_of_unlike_bytes_are_none():
         count = int(rng.integers(2, 12))
         flows += step(number, ["ab", "ab", *["ba", "ab"] * count, "ba", "ba"])
     assert clock_of(flows) is None
+
+
+def batched(number, stalled=()):
+    """Activations leave with the gradients of those before; in stalled places a gradient is late."""
+    begin = number * STEP_MS
+    flows = [sent("ab", begin + 20 * k) for k in range(BATCHES)]
+    return flows + [sent("ba", begin + 20 * k + 9.0 * ((number, k) in stalled)) for k in range(1, BATCHES + 1)]
+
+
+def test_a_stall_in_some_steps_is_no_end_of_a_step():
+    stalled = {(1, 3), (4, 6), (5, 2), (8, 5)}
+    clock = clock_of([flow for number in range(STEPS) for flow in batched(number, stalled)])
+    assert clock is not None
+    assert clock.period_ns == pytest.approx(STEP_MS * MS, rel=0.01)
+
+
+def test_links_that_show_the_step_are_named():
+    flows = [flow for number in range(STEPS) for flow in batched(number)]
+    collective = [
+        sent(way, 200 * number + 20 * k, 3_000_000) for number in range(STEPS) for k in range(8) for way in ("cd", "dc")
+    ]
+    transfers = transfer_table(flows + collective)
+    found = outstanding_steps(transfers, np.ones(transfers.pair_count, dtype=np.bool_))
+    assert found is not None
+    ends = {
+        transfers.addresses[transfers.pair_src[pair]] + transfers.addresses[transfers.pair_dst[pair]]
+        for pair in found.pairs
+    }
+    assert ends in ({"ab"}, {"ba"})
+
+
+def test_chunks_pass_the_highest_level_several_times_in_a_step():
+    ways = ["ab", *["ab", "ab", "ba", "ba"] * 4, "ba"]
+    clock = clock_of([flow for number in range(STEPS) for flow in step(number, ways)])
+    assert clock is not None
+    assert clock.period_ns == pytest.approx(STEP_MS * MS, rel=0.01)

@@ -14,13 +14,14 @@ from llmprism.stats.disjoint_sets import root_of
 DP, PP, OTHER = PairKind.DP, PairKind.PP, PairKind.OTHER
 
 
-def shown(turns=0.0, lead=0.0, together=0.25, width=0.6, one_way=False, closed=False, ends_apart=0.1):
+def shown(turns=0.0, lead=0.0, together=0.25, width=0.6, one_way=False, closed=False, ends_apart=0.1,
+          passing=False):  # fmt: skip
     """The verdict on one link that shows this."""
     one = np.array([0], dtype=np.int32)
     links = Links(one, one + 1, one, one + 1)
     features = PairFeatures(np.full(2, 100.0), np.zeros(2), np.full((2, 4), 0.25), np.full(2, 1000.0))
     values = (np.array([float(value)]) for value in (turns, lead, together, width, ends_apart))
-    evidence = LinkEvidence(np.array([one_way]), np.array([0]), np.array([closed]), *values)
+    evidence = LinkEvidence(np.array([one_way]), np.array([0]), np.array([closed]), *values, np.array([passing]))
     judged = judge_links(links, features, evidence)
     return PairKind(judged.kind[0]), judged.confidence[0]
 
@@ -37,6 +38,7 @@ def shown(turns=0.0, lead=0.0, together=0.25, width=0.6, one_way=False, closed=F
         ({"turns": 2.0, "lead": 0.0, "together": 0.5, "width": 0.1}, DP),  # a tree: up and down in one burst
         ({"turns": 9.0, "lead": 5.0, "together": 0.1, "closed": True}, DP),  # gathers one way, reduces the other
         ({"turns": 9.0, "lead": 5.0, "one_way": True}, DP),
+        ({"turns": 0.1, "together": 0.9, "width": 0.15, "passing": True}, PP),  # next to a large collective
     ],
 )
 def test_a_pipeline_takes_turns_by_a_message_and_stays_ahead_a_collective_does_neither(evidence, kind):
@@ -62,7 +64,9 @@ def test_passes_of_a_network_bound_job_keep_to_the_time_that_the_rings_leave(sil
     features = PairFeatures(np.full(6, 100.0), np.zeros(6), profile, np.full(6, 1000.0))
     one_way = np.array([True, True, False, False])
     values = (np.full(4, value) for value in (0.6, 0.5, 0.25, 0.2, 0.1))
-    evidence = LinkEvidence(one_way, np.array([0, 0, 1, 1]), np.zeros(4, dtype=np.bool_), *values)
+    evidence = LinkEvidence(
+        one_way, np.array([0, 0, 1, 1]), np.zeros(4, dtype=np.bool_), *values, np.zeros(4, dtype=np.bool_)
+    )
     assert PairKind(judge_links(Links(low, high, there, back), features, evidence).kind[3]) is kind
 
 
@@ -75,7 +79,13 @@ def test_a_burst_is_passes_next_to_links_that_fill_the_step_only_where_those_car
     size = np.tile([heavier, heavier, 1.0, 1.0], 2) * 100.0
     features = PairFeatures(size, np.zeros(8), np.stack(([filling] * 2 + [burst] * 2) * 2), 10.0 * size)
     values = [np.repeat(value, 2) for value in ([0.2, 3.0], [0.5, 0.0], [0.35, 0.0], [0.8, 0.13], [0.1, 0.9])]
-    evidence = LinkEvidence(np.zeros(4, dtype=np.bool_), np.array([0, 0, 1, 1]), np.zeros(4, dtype=np.bool_), *values)
+    evidence = LinkEvidence(
+        np.zeros(4, dtype=np.bool_),
+        np.array([0, 0, 1, 1]),
+        np.zeros(4, dtype=np.bool_),
+        *values,
+        np.zeros(4, dtype=np.bool_),
+    )
     judged = judge_links(Links(low, high, there, back), features, evidence)
     assert PairKind(judged.kind[0]) is DP
     assert PairKind(judged.kind[2]) is kind

@@ -39,9 +39,19 @@ def test_loops_and_arrays_say_the_same(seed):
     last = both_ways(extremes, offsets, start, end, size, 500, passing, ends[:, :3], BOUNDARY, 3, True)
     sender, link_of = np.array([[2, 2, 3], [2, 2, 3], [2, 2, 3]]), np.array([0, 0, 1])
     given = (offsets, start, size, 500, others, link_of, 2, BOUNDARY)
-    both_ways(sums_in_passes, *given, sender, first, first + 40, last)
+    both_ways(sums_in_passes, *given[:2], (start + end) // 2, *given[2:], sender, first, first + 40, last)
     both_ways(steps_by_place, *given, sender[0], first, last, 8)
-    both_ways(mark_late, offsets, start, others, sender[0], BOUNDARY, last, np.ones(start.size, dtype=np.bool_))
+    both_ways(
+        mark_late,
+        offsets,
+        start,
+        (start + end) // 2,
+        others,
+        sender[0],
+        BOUNDARY,
+        last,
+        np.ones(start.size, dtype=np.bool_),
+    )
 
 
 def test_a_node_has_the_first_and_the_last_of_all_its_pairs():
@@ -58,13 +68,37 @@ def test_bytes_are_counted_in_and_after_the_passes_and_messages_before_the_first
     offsets, start, size = np.array([0, 3]), np.array([108, 140, 190]), np.array([1, 10, 100])
     passes = np.array([[100], [NEVER]])
     given = (
-        offsets, start, size, np.array([0]), np.array([0]), 1, BOUNDARY[:2], np.zeros((3, 1), dtype=np.int64),
+        offsets, start, start, size, np.array([0]), np.array([0]), 1, BOUNDARY[:2], np.zeros((3, 1), dtype=np.int64),
         passes, np.array([[130], [NEVER]]), np.array([[180], [NEVER]]),
     )  # fmt: skip
-    sums, seen = sums_in_passes(*given[:3], 1, *given[3:])
+    sums, seen = sums_in_passes(*given[:4], 1, *given[4:])
     assert sums[:, 0].tolist() == [11, 100]
     assert seen.tolist() == [1]
-    assert sums_in_passes(*given[:3], 2, *given[3:])[1].tolist() == [0]
+    assert sums_in_passes(*given[:4], 2, *given[4:])[1].tolist() == [0]
+
+
+def test_what_lies_outside_of_all_steps_is_neither_in_the_passes_nor_after_them():
+    offsets, start, size = np.array([0, 4]), np.array([50, 120, 190, 400]), np.array([1, 10, 100, 1000])
+    passes = np.array([[100], [NEVER]])
+    sender, boundary = np.zeros((3, 1), dtype=np.int64), np.array([100, 300])
+    given = (
+        offsets,
+        start,
+        start,
+        size,
+        1,
+        np.array([0]),
+        np.array([0]),
+        1,
+        boundary,
+        sender,
+        passes,
+        passes,
+        passes + 80,
+    )
+    assert both_ways(sums_in_passes, *given)[0].tolist() == [[10.0], [100.0]]
+    longer = (offsets, start, start + np.array([0, 70, 0, 0]), *given[3:])  # most of it is after the passes
+    assert both_ways(sums_in_passes, *longer)[0].tolist() == [[0.0], [110.0]]
 
 
 def test_places_count_the_steps_in_which_a_message_begins_there_however_large_it_is():

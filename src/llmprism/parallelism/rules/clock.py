@@ -267,6 +267,26 @@ class ClockRules:
     """Shares of a link's usual silence that divide its messages: some pause among the pieces of a message, others
     between messages hardly longer."""
 
+    outstanding_levels: int = 3
+    """Levels from the lowest up, and from the highest down, below (above) which a step may end: a burst that was cut in
+    two is a level beyond, once or twice. Tried 1 to 3: with 1 fewer links of two stages show their step."""
+
+    drift_bursts: int = 31
+    """Bursts that share what their sum of bytes is off whole messages by: more than a step has in most jobs."""
+
+    stalls_in_step: int = 3
+    """Stalls in a step that look like its end, at most: with more, places at any distance are found."""
+
+    stalled_steps: float = 0.6
+    """Places between those at one distance, for each of these, at most: where every second step is taken, there is
+    one."""
+
+    chained_places: int = 200
+    """Places at most among which those at one distance are looked for: as many steps as tell, with their stalls."""
+
+    chained_distances: int = 3
+    """Distances that are tried, the most frequent ones."""
+
     outstanding_messages: float = 1.9
     """Messages each way in a step at least: with one, trees of two members go up and down as passes do."""
 
@@ -276,3 +296,7 @@ class ClockRules:
 
     outstanding_agreed: float = 0.5
     """Share of the links of a sort that must show a clock, and of all of these that must agree about the period."""
+
+    outstanding_sort: float = 0.75
+    """Share of the links of a sort that must agree about the step before all of them pass activations on: half of the
+    links of some trees do."""

@@ -150,6 +150,10 @@ class ExchangeRules:
     collectives serve the passes alone. Of 40 random jobs those of sharded stages have 0.5 to 1.2 of it, but for one of
     0.26 with tensor groups across servers besides; three of four with such groups alone have less than 0.07."""
 
+    most_behind: float = 0.67
+    """Share of the pairs of the other stages of which that must be so: where shards are reduced besides what tensor
+    groups sum up, half of the pairs send nothing after the last message."""
+
     last_reduction: float = 0.5
     """Share of what its last backward pass exchanges that a stage behind the first one still exchanges after it has
     sent on the gradient: the reduction of that pass."""

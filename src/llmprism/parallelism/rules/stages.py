@@ -20,6 +20,9 @@ class StageRules:
     resting_band: float = 0.2
     """Share of the balance's range (over one step) that counts as resting at its lowest or highest."""
 
+    momentary: float = 0.1
+    """Share of the longest rest of a step up to which a level of the balance is passed, not rested at."""
+
     centred_steps: int = 3
     """Steps in which both ends of a pipeline must synchronise gradients before their order counts: as many as a median
     needs."""
@@ -176,7 +179,8 @@ class StageRules:
     to which its rows are one message."""
 
     at_one_time: float = 0.5
-    """Share of the time of two messages in which both are under way, from which on they are sent at one time."""
+    """Share of the time of the shorter of two messages in which both are under way, and by less than which they end
+    apart, from which on they are sent at one time: the longer one may begin before, into buffers."""
 
     before_collective: float = 0.1
     """Share of the steps in which the messages before a collective are at one time too, up to which it is a collective
