@@ -205,8 +205,8 @@ def _which_are_alike(alike: Bool, pair_of_place: Int64, pairs: int) -> Float64:
     pause alike but for the step's end, dearer than ticks inside them."""
     held = np.maximum(np.bincount(pair_of_place, minlength=pairs), 1)
     share = (np.bincount(pair_of_place, alike, minlength=pairs) + 0.5) / (held + 1.0)
-    told = np.where(alike, -np.log2(share)[pair_of_place], -np.log2(1.0 - share)[pair_of_place])
-    result: Float64 = told + (0.5 * np.log2(held + 1.0) / held)[pair_of_place]
+    which = np.where(alike, -np.log2(share)[pair_of_place], -np.log2(1.0 - share)[pair_of_place])
+    result: Float64 = which + (0.5 * np.log2(held + 1.0) / held)[pair_of_place]
     return result
 
 

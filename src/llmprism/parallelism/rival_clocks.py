@@ -1,9 +1,7 @@
 """The clocks that may be a job's, and the one that explains it best.
 
-Candidates come from three sources: the rhythms that the job was recognised by, the spacings in byte-space after which
-the silences of a few pairs repeat (`stats.byte_periods`), and several ticks of either taken together where their
-durations repeat (layers to steps, passes to steps). All are judged in one currency by what they say about pairs of
-every size (`clock_score`); none is ruled out beforehand.
+Candidates (`clock_candidates`) are judged in one currency by what they say about pairs of every size (`clock_score`);
+none is ruled out beforehand.
 """
 
 from __future__ import annotations
@@ -14,9 +12,20 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import TransferTable, ranges
+from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.parallelism.bridged_clock import bridged_clock
+from llmprism.parallelism.clock_candidates import (
+    candidate_clocks,
+    covers,
+    distinct_clocks,
+    joined_ticks,
+    judging_pairs,
+    same_period,
+    same_phase,
+    silences_of,
+    sorts_of_pairs,
+)
 from llmprism.parallelism.clock_score import Pauses, Priced, bits_of, pauses_of, priced, variation_of
 from llmprism.parallelism.compound_steps import are_alike, are_steps, slower_clock, ticks_in_steps
 from llmprism.parallelism.half_ticks import half_tick_clock
@@ -24,10 +33,7 @@ from llmprism.parallelism.known_step import known_clock
 from llmprism.parallelism.lost_records import loses_records, with_usual_bytes
 from llmprism.parallelism.outstanding import outstanding_steps
 from llmprism.parallelism.part_sizes import bits_of_unlike_parts
-from llmprism.parallelism.row_silences import silences_of_rows
 from llmprism.parallelism.rules import RULES, LayoutRules
-from llmprism.stats.byte_periods import fundamental_spacings, repeating_lags
-from llmprism.stats.byte_steps import chain_at
 from llmprism.stats.silences import Silences
 
 __all__ = ["BestClock", "best_clock"]
@@ -39,8 +45,8 @@ class BestClock:
     period is `rival_period` times its own (0 without any); `rival` says the same from that clock's side. `step_bytes`
     are those of the job in a step as the window alone shows it. `lossy`: the collector loses records. `settled`: what
     is outstanding on links of pipelines shows that its period is the step's; `passing` is one direction of each of the
-    links that were seen to show it. `passes`: its ticks are the ends of steps, each after so many passes that reduce and
-    one gathering (0: not known)."""
+    links that were seen to show it. `passes`: its ticks are the ends of steps, each after so many passes that reduce
+    and one gathering (0: not known)."""
 
     clock: StepClock
     lead: float
@@ -68,26 +74,26 @@ def best_clock(job: Job, bulk: Bool, rules: LayoutRules = RULES, known_bytes: in
     if best is None or not loses_records(job, bulk, best.clock, rules):
         return best
     again = _best_clock(with_usual_bytes(job, best.clock, rules), bulk, rules, known_bytes)
-    same = again is not None and _close(again.clock.period_ns, best.clock.period_ns, rules)
+    same = again is not None and same_period(again.clock.period_ns, best.clock.period_ns, rules)
     return replace(again if again is not None and same else best, lossy=True)
 
 
 def _best_clock(job: Job, bulk: Bool, rules: LayoutRules, known_bytes: int) -> BestClock | None:
     transfers = job.transfers
-    sorts = _sorts(transfers, np.flatnonzero(bulk), rules)
+    sorts = sorts_of_pairs(transfers, np.flatnonzero(bulk), rules)
     if not sorts:
         return None
-    rivals = _distinct(_candidates(job, sorts, rules), rules)
+    rivals = distinct_clocks(candidate_clocks(job, sorts, rules), rules)
     if not rivals:
         return None
-    judges = _judges(transfers, sorts, rules)
+    judges = judging_pairs(transfers, sorts, rules)
     starts = transfers.start_ns[transfers.messages_of(bulk)]
     window = (int(np.quantile(starts, 0.05)), int(starts.max()))
-    covering = [clock for clock in rivals if _covers(clock, window, rules)]
+    covering = [clock for clock in rivals if covers(clock, window, rules)]
     if not covering:
         return None
     pauses = pauses_of(transfers, judges, rules)
-    quiet = _silences(transfers, judges)
+    quiet = silences_of(transfers, judges)
     covering = _bridged(covering, pauses, quiet, window, rules)
     best = _cheapest(transfers, judges, pauses, covering, window, rules)
     best = _whole_steps(pauses, _single_steps(pauses, best, covering, window, rules), covering, rules)
@@ -174,7 +180,7 @@ def _whole_steps(pauses: Pauses, best: BestClock, rivals: list[StepClock], rules
     """The best clock, or a slower one whose steps its ticks are parts of. Few steps are alike by chance, or because
     each has a checkpoint."""
     for _ in range(rules.clock.least_steps):
-        slower = [one for one in (*rivals, *_joined(best.clock, rules)) if one.steps >= rules.clock.compound_steps]
+        slower = [one for one in (*rivals, *joined_ticks(best.clock, rules)) if one.steps >= rules.clock.compound_steps]
         found = slower_clock(pauses, best.clock, slower, rules)
         if found is None:
             break
@@ -201,7 +207,7 @@ def _cheapest(
     best = int(np.argmin(price))
     slower = _slower_in_reach(covering, price, best, rules)
     if slower is not None:
-        phases = _phases(covering[slower], _silences(transfers, judges), rules)
+        phases = _phases(covering[slower], silences_of(transfers, judges), rules)
         covering = covering + phases
         by_clock += priced(pauses, [clock.boundary_ns for clock in phases], window, rules)
         price = _price(pauses, covering, by_clock, rules)
@@ -217,7 +223,7 @@ def _cheapest(
         best = int(found)
     elif finer:
         coarse, fine = (_best_in_place(pauses, covering, by_clock, one, rules)[0] for one in (best, int(finer[0])))
-        return _at_best_phases(pauses, coarse, fine, _silences(transfers, judges), window, rules)
+        return _at_best_phases(pauses, coarse, fine, silences_of(transfers, judges), window, rules)
     chosen, same = _best_in_place(pauses, covering, by_clock, best, rules)
     if same.all():
         return BestClock(chosen, float("inf"))
@@ -304,7 +310,7 @@ def _divides(fine: StepClock, coarse: StepClock, rules: LayoutRules) -> bool:
     for times in (coarse.period_ns / fine.period_ns, _mean_step(coarse) / max(_mean_step(fine), 1.0)):
         if round(times) > 1 and abs(times / round(times) - 1.0) <= rules.clock.same_period:
             return True
-    together = _same_phase(coarse, fine, fine.period_ns, rules)
+    together = same_phase(coarse, fine, fine.period_ns, rules)
     return together and ticks_in_steps(fine.boundary_ns, coarse.boundary_ns, rules) is not None
 
 
@@ -325,97 +331,3 @@ def _phases(clock: StepClock, quiet: Silences, rules: LayoutRules) -> list[StepC
         )
         result.append(StepClock(ticks, clock.regular[1:] & clock.regular[:-1], clock.dominance))
     return result
-
-
-def _sorts(transfers: TransferTable, pairs: Int64, rules: LayoutRules) -> list[Int64]:
-    """The pairs, those of about the same bytes together, the sort with the most bytes first."""
-    size = transfers.pair_bytes[pairs].astype(np.float64)
-    pairs, size = pairs[size > 0], size[size > 0]
-    if not pairs.size:
-        return []
-    order = np.argsort(size, kind="stable")
-    cuts = np.flatnonzero(np.diff(np.log(size[order])) > rules.clock.same_bytes) + 1
-    sorts = [pairs[part] for part in np.split(order, cuts)]
-    return sorted(sorts, key=lambda sort: -float(transfers.pair_bytes[sort].sum()))
-
-
-def _candidates(job: Job, sorts: list[Int64], rules: LayoutRules) -> list[StepClock]:
-    clocks = [] if job.clock is None else [job.clock]
-    clocks += [candidate.clock for candidate in job.clock_candidates]
-    for sort in sorts[: rules.clock.sorts_sampled]:
-        witnesses = [sort[sort.size // 2 : sort.size // 2 + 1]]
-        if 1 < sort.size <= rules.clock.pairs_together:
-            witnesses.append(sort)
-        for witness in witnesses:
-            silences = _silences(job.transfers, witness)
-            clocks += [_clock_at(silences, spacing, rules) for spacing in fundamental_spacings(silences)]
-    return clocks + [joined for clock in clocks for joined in _joined(clock, rules)]
-
-
-def _silences(transfers: TransferTable, pairs: Int64) -> Silences:
-    return silences_of_rows(transfers, ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1]))
-
-
-def _clock_at(silences: Silences, spacing: float, rules: LayoutRules) -> StepClock:
-    """The chain of that spacing through the longer silences, among which the boundaries of steps are."""
-    most = int(rules.clock.silences_per_step * silences.bytes_before[-1] / spacing) + rules.clock.silences_per_step
-    if silences.count > most:
-        kept = np.sort(np.argpartition(silences.length_ns, -most)[-most:])
-        silences = Silences(silences.begin_ns[kept], silences.length_ns[kept], silences.bytes_before[kept])
-    chain = chain_at(silences, spacing, rules.clock.step_tolerance)
-    return StepClock(silences.begin_ns[chain.boundaries], chain.regular, chain.dominance)
-
-
-def _joined(clock: StepClock, rules: LayoutRules) -> list[StepClock]:
-    """The clock with several ticks taken together, where their durations repeat; begun at its longest interval."""
-    duration = np.log2(np.maximum(np.diff(clock.boundary_ns), 1).astype(np.float64))
-    result = []
-    for ticks in repeating_lags(duration, min(rules.clock.most_ticks, duration.size // rules.clock.least_steps)):
-        usual = [float(median(duration[offset::ticks])) for offset in range(ticks)]
-        chosen = np.arange((int(np.argmax(usual))) % ticks, clock.boundary_ns.size, ticks)
-        so_far = np.concatenate([[0], np.cumsum(clock.regular)])
-        regular = np.diff(so_far[chosen]) >= rules.clock.regular_ticks * ticks
-        result.append(StepClock(clock.boundary_ns[chosen], regular, clock.dominance))
-    return result
-
-
-def _distinct(clocks: list[StepClock], rules: LayoutRules) -> list[StepClock]:
-    """The clocks with some steps, one of each period and phase."""
-    kept: list[tuple[StepClock, float, int]] = []
-    for clock in clocks:
-        steps, period = clock.steps, clock.period_ns
-        if steps < rules.clock.least_steps or period <= 0.0:
-            continue
-        near = (other for other, own, count in kept if abs(steps - count) <= 1 and _close(period, own, rules))
-        if not any(_same_phase(clock, other, period, rules) for other in near):
-            kept.append((clock, period, steps))
-    return [clock for clock, _, _ in kept]
-
-
-def _close(period: float, other: float, rules: LayoutRules) -> bool:
-    return abs(period / other - 1.0) <= rules.clock.same_period
-
-
-def _same_phase(one: StepClock, other: StepClock, period_ns: float, rules: LayoutRules) -> bool:
-    nearest = np.searchsorted(other.boundary_ns, one.boundary_ns).clip(1, other.boundary_ns.size - 1)
-    off = np.minimum(
-        np.abs(other.boundary_ns[nearest] - one.boundary_ns), np.abs(other.boundary_ns[nearest - 1] - one.boundary_ns)
-    )
-    return float(median(off)) <= rules.clock.same_period * period_ns
-
-
-def _covers(clock: StepClock, window: tuple[int, int], rules: LayoutRules) -> bool:
-    inside = min(int(clock.boundary_ns[-1]), window[1]) - max(int(clock.boundary_ns[0]), window[0])
-    return inside >= rules.clock.covered_time * (window[1] - window[0])
-
-
-def _judges(transfers: TransferTable, sorts: list[Int64], rules: LayoutRules) -> Int64:
-    """Pairs of all sorts, a few of each."""
-    each = max(1, rules.clock.judges // len(sorts))
-    chosen = [
-        sort[np.linspace(0, sort.size - 1, min(each, sort.size)).astype(np.int64)]
-        for sort in sorts[: rules.clock.judges]
-    ]
-    judges = np.sort(np.concatenate(chosen))
-    messages = np.cumsum(np.diff(transfers.pair_offsets)[judges])
-    return judges[: max(1, int(np.searchsorted(messages, rules.clock.judged_messages, side="right")))].astype(np.int64)
