@@ -72,8 +72,8 @@ def _stand_still_together(evidence: JobEvidence, row: int, step: int, rules: Fau
 
 
 def _go_on_together(evidence: JobEvidence, row: int, step: int, rules: FaultRules) -> bool:
-    """Do many members of other servers go on at once when the silence of the whole job in this step ends, before they
-    have been sent anything?"""
+    """Do many members of other servers go on at once when the silence of the whole job in this step ends, before
+    anything is sent to them? Who passes on what it gets begins after that begins to come, not after its end."""
     job, bounds = evidence.job, evidence.timeline.steps
     transfers, rows = job.transfers, np.flatnonzero(training_messages(job))
     inside = (transfers.end_ns[rows] >= bounds.start_ns[step]) & (transfers.start_ns[rows] <= bounds.end_ns[step])
@@ -89,8 +89,8 @@ def _go_on_together(evidence: JobEvidence, row: int, step: int, rules: FaultRule
     members, pair = np.array(job.members), transfers.pair_of_row[rows[after:]]
     sent, got = (np.full(members.size, np.iinfo(np.int64).max) for _ in range(2))
     np.minimum.at(sent, np.searchsorted(members, transfers.pair_src[pair]), start[after:])
-    np.minimum.at(got, np.searchsorted(members, transfers.pair_dst[pair]), end[after:])
-    at_once = (sent < got) & (sent - start[after] <= rules.endings.clear_overdue * evidence.normal_ns)
+    np.minimum.at(got, np.searchsorted(members, transfers.pair_dst[pair]), start[after:])
+    at_once = (sent <= got) & (sent - start[after] <= rules.endings.clear_overdue * evidence.normal_ns)
     at_once[row] = False
     if job.places and job.places[row]:
         at_once &= np.array(job.places) != job.places[row]
