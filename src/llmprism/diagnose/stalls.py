@@ -10,13 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
-from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.own_pauses import paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
-from llmprism.stats.integer_order import stable_order
 
 __all__ = ["beyond_jitter", "stalls"]
 
@@ -28,7 +26,7 @@ def stalls(evidence: JobEvidence, stalled: Bool, rules: FaultRules = RULES) -> l
     usual = usual_steps(evidence, rules)
     paused = paused_beyond_usual_ns(evidence, usual) if cells and usual.any() else None
     for row, step in sorted(cells, key=lambda cell: -evidence.lateness_ns[cell]):
-        if _stand_still_together(evidence, row, step, rules) or _go_on_together(evidence, row, step, rules):
+        if _stand_still_together(evidence, row, step, rules):
             continue
         member = row if paused is None else _who_paused(evidence, paused[:, step], row, step, rules)
         finding = _stall(evidence, member, step, float(evidence.lateness_ns[row, step]), rules)
@@ -69,32 +67,6 @@ def _stand_still_together(evidence: JobEvidence, row: int, step: int, rules: Fau
         if members[other] not in near and not (places and places[row] and places[other] == places[row])
     ]
     return len(alike) > rules.members.many_late * len(members)
-
-
-def _go_on_together(evidence: JobEvidence, row: int, step: int, rules: FaultRules) -> bool:
-    """Do many members of other servers go on at once when the silence of the whole job in this step ends, before
-    anything is sent to them? Who passes on what it gets begins after that begins to come, not after its end."""
-    job, bounds = evidence.job, evidence.timeline.steps
-    transfers, rows = job.transfers, np.flatnonzero(training_messages(job))
-    inside = (transfers.end_ns[rows] >= bounds.start_ns[step]) & (transfers.start_ns[rows] <= bounds.end_ns[step])
-    rows = rows[inside]
-    rows = rows[stable_order(transfers.start_ns[rows])]
-    if rows.size < 2:
-        return False
-    start, end = transfers.start_ns[rows], transfers.end_ns[rows]
-    silence = start[1:] - np.maximum.accumulate(end)[:-1]
-    after = int(np.argmax(silence)) + 1
-    if silence[after - 1] < rules.members.as_late * (evidence.duration_ns[step] - evidence.normal_ns):
-        return False  # others went on while it stood still
-    members, pair = np.array(job.members), transfers.pair_of_row[rows[after:]]
-    sent, got = (np.full(members.size, np.iinfo(np.int64).max) for _ in range(2))
-    np.minimum.at(sent, np.searchsorted(members, transfers.pair_src[pair]), start[after:])
-    np.minimum.at(got, np.searchsorted(members, transfers.pair_dst[pair]), start[after:])
-    at_once = (sent <= got) & (sent - start[after] <= rules.endings.clear_overdue * evidence.normal_ns)
-    at_once[row] = False
-    if job.places and job.places[row]:
-        at_once &= np.array(job.places) != job.places[row]
-    return bool(at_once.sum() > rules.members.many_late * members.size)
 
 
 def _stall(evidence: JobEvidence, row: int, step: int, waited_ns: float, rules: FaultRules) -> Finding:
