@@ -17,7 +17,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.stats.robust import known_median
+from llmprism.stats.robust import known_mad, known_median
 from llmprism.stats.stretches import stretches_of
 
 __all__ = ["changed_cells"]
@@ -35,10 +35,9 @@ def changed_cells(evidence: JobEvidence, rules: FaultRules = RULES) -> tuple[Boo
         return None
     seen = np.isfinite(evidence.rate) & (evidence.rate > 0.0)
     logs = np.log(np.where(seen, evidence.rate, 1.0))
-    before = known_median(np.where(seen & usual, logs, np.nan), axis=1)
-    change = np.where(seen, logs - before[:, None], np.nan)
-    jitter = np.nan_to_num(known_median(np.abs(np.where(usual, change, np.nan)), axis=1))
-    cut = np.maximum(rule.backlog_change, rule.spreads * 1.4826 * jitter)[:, None]
+    before = np.where(seen & usual, logs, np.nan)
+    change = np.where(seen, logs - known_median(before, axis=1)[:, None], np.nan)
+    cut = np.maximum(rule.backlog_change, rule.spreads * np.nan_to_num(known_mad(before)))[:, None]
     known = np.isfinite(change) & (usual | longer)
     change = np.where(known, change, 0.0)
     sick = known & longer & (np.abs(change) > cut)

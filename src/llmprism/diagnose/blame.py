@@ -29,7 +29,7 @@ from llmprism.diagnose.own_gaps import OwnGaps, made_up_of, own_gaps
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.waiting import beyond_others, stage_work_ns
 from llmprism.model.finding import Alternative, FindingKind, Where, WhereType
-from llmprism.stats.robust import known_median
+from llmprism.stats.robust import known_mad, known_median
 
 __all__ = ["Signs", "WaitedFor", "blame", "runner_up", "shares_of", "signs_of", "terms_of"]
 
@@ -171,9 +171,7 @@ def _grown(values: Float64, slower: Bool, usual: Bool) -> Float64:
 
 def _jitter(values: Float64, usual: Bool) -> float:
     """What a member's value varies by in usual steps, as a rule over all members; NaN where nothing is known."""
-    before = known_median(values[:, usual], axis=1)
-    spread = known_median(np.abs(values[:, usual] - before[:, None]), axis=1)
-    return 1.4826 * float(known_median(spread))
+    return float(known_median(known_mad(values[:, usual])))
 
 
 def _clear(grown: Float64, jitter: float, steps: int, rules: FaultRules) -> Float64:

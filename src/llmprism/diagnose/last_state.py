@@ -21,7 +21,7 @@ from llmprism.diagnose.usual_rest import WholeJob, bytes_per_step, same_point
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.stats.integer_order import stable_order
-from llmprism.stats.robust import known_max, known_median
+from llmprism.stats.robust import known_mad, known_max, known_median
 
 __all__ = ["LastState", "last_state"]
 
@@ -111,10 +111,10 @@ def last_state(
         last_ns=last_ns,
         sent_ns=last,
         pause_ns=usual,
-        spread_ns=_spread(at.pause),
+        spread_ns=known_mad(at.pause),
         longest_ns=known_max(at.pause, axis=1),
         lag=known_median(at.lag, axis=1),
-        lag_spread=_spread(at.lag),
+        lag_spread=known_mad(at.lag),
         heard_ns=heard,
         addressed_ns=_last_of(job, talk, transfers.pair_dst),
         rest_ns=whole.rest_ns,
@@ -285,11 +285,6 @@ def _short_steps(curve: ByteCurve, ends: Float64, rules: FaultRules) -> float:
     padded = np.concatenate([[1.0], share, [1.0]])
     with_another = np.maximum(padded[:-2], padded[2:]) + share
     return float(((share < 1.0 - missing) & (with_another < 2.0 - missing)).mean())
-
-
-def _spread(values: Float64) -> Float64:
-    """Robust spread along the rows."""
-    return 1.4826 * known_median(np.abs(values - known_median(values, axis=1)[:, None]), axis=1)
 
 
 def _rests(

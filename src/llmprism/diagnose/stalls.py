@@ -1,8 +1,7 @@
 """Stall of one member: it stands still once for much longer than a step, and its peers wait.
 
 Who is late by how much is `late_member`'s; here, of members that stand still together the latest is named, and nobody
-where many that have neither server nor pipeline in common are as late: then the whole job stood still. So it did where
-many go on in the same moment without having been sent anything: those that wait for one member go on after it.
+where many that have neither server nor pipeline in common are as late: then the whole job stood still.
 """
 
 from __future__ import annotations

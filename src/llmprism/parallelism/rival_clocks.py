@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64, median
+from llmprism.arrays import Bool, Float64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
@@ -95,7 +95,7 @@ def _best_clock(job: Job, bulk: Bool, rules: LayoutRules, known_bytes: int) -> B
     pauses = pauses_of(transfers, judges, rules)
     quiet = silences_of(transfers, judges)
     covering = _bridged(covering, pauses, quiet, window, rules)
-    best = _cheapest(transfers, judges, pauses, covering, window, rules)
+    best = _cheapest(pauses, quiet, covering, window, rules)
     best = _whole_steps(pauses, _single_steps(pauses, best, covering, window, rules), covering, rules)
     best = _with_half_ticks(pauses, best, quiet, rules)
     best = _answered(transfers, bulk, pauses, best, covering, window, rules)
@@ -198,16 +198,16 @@ def _with_half_ticks(pauses: Pauses, best: BestClock, quiet: Silences, rules: La
 
 
 def _cheapest(
-    transfers: TransferTable, judges: Int64, pauses: Pauses, covering: list[StepClock], window: tuple[int, int],
-    rules: LayoutRules,
-) -> BestClock:  # fmt: skip
-    """The clock with the fewest bits. A slower one that is a little behind is tried at other phases before that."""
+    pauses: Pauses, quiet: Silences, covering: list[StepClock], window: tuple[int, int], rules: LayoutRules
+) -> BestClock:
+    """The clock with the fewest bits. A slower one that is a little behind is tried at other phases before that, its
+    ticks in silences of all judges."""
     by_clock = priced(pauses, [clock.boundary_ns for clock in covering], window, rules)
     price = _price(pauses, covering, by_clock, rules)
     best = int(np.argmin(price))
     slower = _slower_in_reach(covering, price, best, rules)
     if slower is not None:
-        phases = _phases(covering[slower], silences_of(transfers, judges), rules)
+        phases = _phases(covering[slower], quiet, rules)
         covering = covering + phases
         by_clock += priced(pauses, [clock.boundary_ns for clock in phases], window, rules)
         price = _price(pauses, covering, by_clock, rules)
@@ -223,7 +223,7 @@ def _cheapest(
         best = int(found)
     elif finer:
         coarse, fine = (_best_in_place(pauses, covering, by_clock, one, rules)[0] for one in (best, int(finer[0])))
-        return _at_best_phases(pauses, coarse, fine, silences_of(transfers, judges), window, rules)
+        return _at_best_phases(pauses, coarse, fine, quiet, window, rules)
     chosen, same = _best_in_place(pauses, covering, by_clock, best, rules)
     if same.all():
         return BestClock(chosen, float("inf"))

@@ -20,6 +20,7 @@ from llmprism.kernel import kernel
 
 __all__ = [
     "half_of_sum",
+    "known_mad",
     "known_max",
     "known_median",
     "known_median_of_others",
@@ -132,6 +133,15 @@ def known_median(values: Float64, axis: int = 0) -> Float64:
     low = np.take_along_axis(ordered, middle // 2, axis=axis)
     high = np.take_along_axis(ordered, (middle + 1) // 2, axis=axis)
     return np.asarray(np.squeeze(np.where(count > 0, (low + high) / 2.0, np.nan), axis=axis))
+
+
+def known_mad(rows: Float64) -> Float64:
+    """Median absolute deviation of the known values of each row, scaled as `mad` does; NaN where none is known.
+
+    >>> known_mad(np.array([[1.0, 3.0, np.nan], [np.nan, np.nan, np.nan]])).round(2).tolist()
+    [1.48, nan]
+    """
+    return MAD_TO_SIGMA * known_median(np.abs(rows - known_median(rows, axis=1)[:, None]), axis=1)
 
 
 def known_median_of_others(values: Float64) -> Float64:

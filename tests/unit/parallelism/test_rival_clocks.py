@@ -5,6 +5,7 @@ import pytest
 
 from llmprism.model import Job, StepClock
 from llmprism.parallelism import rival_clocks
+from llmprism.parallelism.clock_candidates import silences_of
 from llmprism.parallelism.clock_score import bits_of, pauses_of, priced
 from llmprism.parallelism.rival_clocks import BestClock, _cheapest, _divides, _margin, _price, _single_steps, best_clock
 from llmprism.parallelism.rules import RULES
@@ -109,7 +110,7 @@ def test_ticks_of_a_slower_clock_are_put_in_place_before_it_is_left():
     transfers, every = transfer_table(rows), np.array([0])
     misplaced = np.array([ends[layers * step + (6, 6, 7, 8)[step % 4]] for step in range(steps)])
     clocks = [StepClock(np.array(one), np.ones(len(one) - 1, dtype=np.bool_), 1.0) for one in (ends, misplaced)]
-    found = _cheapest(transfers, every, pauses_of(transfers, every), clocks, (0, now), RULES)
+    found = _cheapest(pauses_of(transfers, every), silences_of(transfers, every), clocks, (0, now), RULES)
     assert found.clock.steps < steps
     assert found.clock.unevenness < clocks[1].unevenness
 
