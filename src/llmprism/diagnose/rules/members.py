@@ -169,6 +169,17 @@ class MemberRules:
     stage_others: float = 0.2
     """and of the others that may."""
 
+    stage_silences: float = 3.0
+    """Times as many own silences as in usual steps that the members of a slow stage have at most, as a rule: between
+    those of slow GPUs and of slow hops (`gap_most`);"""
+
+    stage_alike: float = 0.3
+    """share of the most silent member's growth that nearly all of a slow stage's reach: 0.39 to 1 in 13 random slow
+    stages, 0.22 at most in six captures and 13 random runs with one slow GPU,"""
+
+    stage_counted: int = 4
+    """and how many of them are counted."""
+
     # Many late at once
     as_late: float = 0.8
     """Share of a member's lateness from which another one is as late."""
