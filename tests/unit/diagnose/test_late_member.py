@@ -144,6 +144,15 @@ def test_a_stage_that_works_longer_than_its_replicas_from_the_first_step_on_is_f
     assert finding.lost_gpu_seconds > 0.2 * 12 * (job.step_ends_ns[-1] - job.step_ends_ns[0]) / 1e9
 
 
+def test_a_first_stage_is_slow_from_the_first_step_on_only_if_its_second_micro_batch_takes_longer_too(monkeypatch):
+    job = build_job(pp=4, dp=3, forward_ms=40.0, compute_factor=lambda s, r, _k: 1.8 if (s, r) == (0, 2) else 1.0)
+    flows = flow_table(cut_in_pieces(job.records))
+    assert [f.where.id for f in diagnose(flows, job.topology).findings] == [address_of(job.shape, 0, 2, 0)]
+    alike = lambda evidence, *_: np.ones(evidence.steps)  # noqa: E731
+    monkeypatch.setattr(late_member, "to_second_message_ns", alike)
+    assert diagnose(flows, job.topology).findings == ()
+
+
 def test_a_gpu_that_is_late_in_two_steps_is_slow_if_these_are_slow_all_along():
     late = {"b": during(4, 6, 400.0)}
     (finding,) = find_late_members(slow_all_along(4, 5, late=late), {})
