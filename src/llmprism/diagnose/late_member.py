@@ -26,6 +26,7 @@ from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
 from llmprism.diagnose.holding import held_ns
+from llmprism.diagnose.own_gaps import own_gaps
 from llmprism.diagnose.own_pauses import kept_by_own_hop_ns, paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.stalls import beyond_jitter, stalls
@@ -61,7 +62,8 @@ def find_late_members(
     flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
     stalled = flagged & (late > rules.members.stall_steps) & (evidence.lateness_ns > rules.members.stall_ns)
     stalled &= beyond_jitter(evidence, rules)[None, :]
-    findings = stalls(evidence, stalled, rules)
+    findings = [finding for finding in stalls(evidence, stalled, rules) if _stood_still(evidence, finding, rules)]
+    stalled &= np.isin(evidence.timeline.steps.start_ns, [finding.start_ns for finding in findings])[None, :]
     bouts = bouts_of(evidence, evidence.lateness_ns, flagged & ~stalled, SYNCHRONISE, rules)
     bouts += _always_late(evidence, late, excused, rules)
     bouts = one_per_time([bout for bout in bouts if _delays_the_job(evidence, bout)])
@@ -79,6 +81,16 @@ def find_late_members(
         bouts = one_per_time([bout for bout in always if _again_at_the_second(evidence, bout, rules)])
     bouts = bouts or ([] if findings else _comes_and_goes(evidence, late, excused, rules))
     return findings + [_slow(evidence, bout, rules) for bout in bouts if _plausible(evidence, bout, rules)]
+
+
+def _stood_still(evidence: JobEvidence, stall: Finding, rules: FaultRules) -> bool:
+    """Is one own silence of the member most of what it was late by? One that computes slowly sends in between, and one
+    that waits is answered."""
+    step = int(np.searchsorted(evidence.timeline.steps.start_ns, stall.start_ns))
+    names = [evidence.job.transfers.addresses[member] for member in evidence.job.members]
+    own, every = own_gaps(evidence, rules).of_one(names.index(str(stall.where.id)), step)
+    late = float(np.nanmax(evidence.lateness_ns[:, step]))
+    return not every.size or float(own.max(initial=0.0)) >= rules.members.stood_still * late
 
 
 def _always_late(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[Bout]:

@@ -10,6 +10,7 @@ from llmprism.diagnose.late_member import (
     find_late_members,
     sends_slowly,
 )
+from llmprism.diagnose.own_gaps import OwnGaps
 from llmprism.diagnose.rules import RULES
 from llmprism.model import FindingKind, Where, WhereType, Window
 from llmprism.pipeline import diagnose
@@ -61,6 +62,18 @@ def test_a_gpu_that_stands_still_once_is_a_stall_not_a_slow_gpu():
     assert finding.where.id == "c"
     assert finding.lost_gpu_seconds == pytest.approx(8.1 * 8)
     assert finding.evidence[0].value == pytest.approx(9.0)
+
+
+@pytest.mark.parametrize(("silence_ms", "own", "stalls"), [(8_000, True, 1), (8_000, False, 0), (500, True, 0)])
+def test_a_gpu_stood_still_only_if_one_silence_of_its_own_is_most_of_what_it_was_late(
+    monkeypatch, silence_ms, own, stalls
+):
+    """One that computes slowly sends in between, and one that waits is answered."""
+    row, step, length = (np.array([value]) for value in (2, 9, silence_ms * 1e6))
+    gaps = OwnGaps(row, step, length, np.array([own]))
+    monkeypatch.setattr(late_member, "own_gaps", lambda *_: gaps)
+    findings = found({"c": during(9, 10, 9_000.0)}, during(9, 10, 9_100e6, STEP))
+    assert [finding.kind for finding in findings] == [FindingKind.STALL] * stalls
 
 
 def test_a_stand_still_of_less_than_a_few_steps_is_no_stall():
