@@ -25,7 +25,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.holding import held_ns
-from llmprism.diagnose.own_gaps import OwnGaps, made_up_of, own_gaps
+from llmprism.diagnose.own_gaps import OwnGaps, own_gaps
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.waiting import beyond_others, stage_work_ns
 from llmprism.model.finding import Alternative, FindingKind, Where, WhereType
@@ -99,10 +99,8 @@ def terms_of(
     member explains, by how much rates fell, and how many more silences it has."""
     rule = rules.blame
     explains = float(np.clip(max(signs.late[row], signs.silent[row]), 0.0, rule.most_explained))
-    fallen, more = (
-        min(value, rule.most_fallen)
-        for value in (_fallen(evidence, slower, usual), _more_silences(signs.silences, row, slower, usual, rules))
-    )
+    times = signs.silences.times_as_many(row, slower, usual, rules.members.gap_most, rule.most_steps)
+    fallen, more = (min(value, rule.most_fallen) for value in (_fallen(evidence, slower, usual), max(log(times), 0.0)))
     return np.array([log(share / (1.0 - share + rule.doubt)), explains, fallen, more])
 
 
@@ -139,7 +137,7 @@ def signs_of(evidence: JobEvidence, slower: Bool, usual: Bool, longer_ns: float,
     held = np.full(silent.shape, np.nan) if many else held_ns(evidence.job, evidence.timeline.steps, usual, rules)
     grown = {
         "late": _grown(evidence.lateness_ns, slower, usual),
-        "silent": silent[:, slower].mean(axis=1) - np.median(silent[:, usual], axis=1),
+        "silent": gaps.grown(len(evidence.job.members), slower, usual),
         "held": _grown(held, slower, usual),
     }
     jitter = {
@@ -203,12 +201,3 @@ def _fallen(evidence: JobEvidence, slower: Bool, usual: Bool) -> float:
     before, now = (known_median(evidence.rate[:, steps], axis=1) for steps in (usual, slower))
     known = np.isfinite(before) & np.isfinite(now) & (before > 0.0) & (now > 0.0)
     return float(np.log(before[known] / now[known]).max(initial=0.0))
-
-
-def _more_silences(gaps: OwnGaps, row: int, slower: Bool, usual: Bool, rules: FaultRules) -> float:
-    """How many times as many own silences the member has as in usual steps (own or not), as a logarithm, at least 0: a
-    hop that lets pieces pass slowly makes many, a GPU as many as ever."""
-    share, most = rules.members.gap_most, rules.blame.most_steps
-    now = [made_up_of(gaps.of_one(row, step)[0], share) for step in np.flatnonzero(slower)[:most].tolist()]
-    before = [made_up_of(gaps.of_one(row, step)[1], share) for step in np.flatnonzero(usual)[:most].tolist()]
-    return max(log(max(float(np.median(now)), 1.0) / max(float(np.median(before)), 1.0)), 0.0)

@@ -26,13 +26,14 @@ from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
 from llmprism.diagnose.holding import held_ns
+from llmprism.diagnose.own_gaps import own_gaps
 from llmprism.diagnose.own_pauses import kept_by_own_hop_ns, paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.stalls import beyond_jitter, stalls
 from llmprism.diagnose.throughout import stand_out
 from llmprism.diagnose.transport import pauses_tell
 from llmprism.diagnose.trust import HELD, WEIGHED
-from llmprism.diagnose.waiting import beyond_others, beyond_peers, excess_share, stage_work_ns
+from llmprism.diagnose.waiting import beyond_others, beyond_peers, excess_share, stage_work_ns, to_second_message_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_median
@@ -61,7 +62,8 @@ def find_late_members(
     flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
     stalled = flagged & (late > rules.members.stall_steps) & (evidence.lateness_ns > rules.members.stall_ns)
     stalled &= beyond_jitter(evidence, rules)[None, :]
-    findings = stalls(evidence, stalled, rules)
+    findings = [finding for finding in stalls(evidence, stalled, rules) if _stood_still(evidence, finding, rules)]
+    stalled &= np.isin(evidence.timeline.steps.start_ns, [finding.start_ns for finding in findings])[None, :]
     bouts = bouts_of(evidence, evidence.lateness_ns, flagged & ~stalled, SYNCHRONISE, rules)
     bouts += _always_late(evidence, late, excused, rules)
     bouts = one_per_time([bout for bout in bouts if _delays_the_job(evidence, bout)])
@@ -75,11 +77,20 @@ def find_late_members(
         little = [bout for bout in _a_little_late(evidence, late, excused, rules) if _delays_the_job(evidence, bout)]
         bouts = bouts or one_per_time(little)
     else:
-        bouts = one_per_time(
-            [bout for bout in _long_workers(evidence, excused, rules) if _from_the_first(evidence, bout, rules)]
-        )
+        always = [bout for bout in _long_workers(evidence, excused, rules) if _from_the_first(evidence, bout, rules)]
+        bouts = one_per_time([bout for bout in always if _again_at_the_second(evidence, bout, rules)])
     bouts = bouts or ([] if findings else _comes_and_goes(evidence, late, excused, rules))
     return findings + [_slow(evidence, bout, rules) for bout in bouts if _plausible(evidence, bout, rules)]
+
+
+def _stood_still(evidence: JobEvidence, stall: Finding, rules: FaultRules) -> bool:
+    """Is one own silence of the member most of what it was late by? One that computes slowly sends in between, and one
+    that waits is answered."""
+    step = int(np.searchsorted(evidence.timeline.steps.start_ns, stall.start_ns))
+    names = [evidence.job.transfers.addresses[member] for member in evidence.job.members]
+    own, every = own_gaps(evidence, rules).of_one(names.index(str(stall.where.id)), step)
+    late = float(np.nanmax(evidence.lateness_ns[:, step]))
+    return not every.size or float(own.max(initial=0.0)) >= rules.members.stood_still * late
 
 
 def _always_late(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[Bout]:
@@ -138,6 +149,21 @@ def _long_workers(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> li
     bouts = bouts_of(evidence, excess, flagged, COMPUTE, rules, rules.members.consistent_work)
     bouts = [replace(bout, weight=float(np.median(share[bout.row, bout.affected]))) for bout in bouts]
     return [bout for bout in bouts if bout.weight <= rules.members.most_excess]
+
+
+def _again_at_the_second(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> bool:
+    """Does a first stage take longer than its peers for its second micro-batch, too, where that is seen? Its first one
+    is timed from the start of the step, and what comes before it is no computation of this pass."""
+    member = evidence.job.members[bout.row]
+    after = {pipeline[0]: pipeline[1] for pipeline in evidence.layout.pipelines if len(pipeline) > 1}
+    group = next((g.members for g in evidence.layout.groups if g.kind == PairKind.DP and member in g.members), ())
+    peers = [peer for peer in group if peer in after and peer != member]
+    if member not in after or not peers:
+        return True
+    own, *others = (to_second_message_ns(evidence, one, after[one])[bout.affected] for one in (member, *peers))
+    usual = known_median(np.stack(others), axis=0)
+    share = known_median((own / np.maximum(usual, 1.0) - 1.0)[None, :], axis=1)[0]
+    return bool(np.isnan(share) or share >= rules.members.traced)
 
 
 def _comes_and_goes(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[Bout]:

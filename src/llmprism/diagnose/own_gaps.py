@@ -51,6 +51,18 @@ class OwnGaps:
         here = (self.member == member) & (self.step == step)
         return self.length_ns[here & self.own], self.length_ns[here]
 
+    def grown(self, members: int, slower: Bool, usual: Bool) -> Float64:
+        """What each member's own silences grew by, from the `usual` to the `slower` steps, for each of these."""
+        silent = self.of_members(members, slower.size)
+        return np.asarray(silent[:, slower].mean(axis=1) - np.median(silent[:, usual], axis=1))
+
+    def times_as_many(self, member: int, slower: Bool, usual: Bool, share: float, most: int) -> float:
+        """How many times as many own silences, as make up a share of their time, the member has as in usual steps (own
+        or not); looked at are so many steps of either sort at most."""
+        now = [made_up_of(self.of_one(member, step)[0], share) for step in np.flatnonzero(slower)[:most].tolist()]
+        before = [made_up_of(self.of_one(member, step)[1], share) for step in np.flatnonzero(usual)[:most].tolist()]
+        return max(float(np.median(now)), 1.0) / max(float(np.median(before)), 1.0)
+
 
 def made_up_of(length_ns: Float64, share: float) -> int:
     """How many of these silences, the longest first, make up such a share of their time."""

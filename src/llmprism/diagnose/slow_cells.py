@@ -162,6 +162,7 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         rows = np.flatnonzero((evidence.pair_kind == kind) & ~evidence.timed)
         sick[rows] = _lasting(sick[rows], known[rows], rules)
     known &= sick | evidence.timed[:, None]
+    known &= sick | ~_lags(evidence, sick, rules)
     weight = _weight(evidence, known, rules, _slow_at_once(evidence, sick, rules))
     if not _some_last(sick, known, weight, rules) or not hold_the_training(
         evidence.job, evidence.timeline.steps, rules
@@ -202,7 +203,8 @@ def _queued(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
     if cells is None:
         return None
     sick, known, share = cells
-    return _judged(evidence, sick, known, share, _weight(evidence, known, rules), rules)
+    found = _judged(evidence, sick, known, share, _weight(evidence, known, rules), rules)
+    return None if found is None or _computes_longer(evidence, np.asarray(sick.any(axis=0)), rules) else found
 
 
 def _changed(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
@@ -222,6 +224,20 @@ def _computes_longer(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> 
     if blamed is not None and blamed.confidence >= rules.trust.likely:
         return True
     return bool(find_slow_stages(evidence, np.zeros(evidence.steps, dtype=np.bool_), rules))
+
+
+def _lags(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> Bool:
+    """The cells that rather lag behind than show that nothing is slow: their rate rose (`backlog`), and that of no pair
+    of their kind fell, for which they might have waited."""
+    lags = np.zeros_like(sick)
+    cells = changed_cells(evidence, rules) if sick.any() else None
+    if cells is None:
+        return lags
+    changed, _, times = cells
+    for kind in np.unique(evidence.pair_kind):
+        rows = np.flatnonzero(evidence.pair_kind == kind)
+        lags[rows] = changed[rows] & (times[rows] > 1.0) & ~sick[rows].any(axis=0)
+    return lags
 
 
 def _judged(

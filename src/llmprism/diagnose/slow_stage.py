@@ -3,8 +3,8 @@
 A slow GPU is one member of a stage; here all of them work longer at the same time, and those of the other stages do
 not: a stage got more layers or longer sequences, or all of its servers have something in common. What each member works
 is compared with its own usual steps (`waiting`), so stages need not be alike. Where passes of several micro-batches run
-into each other, or schedules interleave, the first pass tells little; then the stage is named whose members' own pauses
-(`own_pauses`) alone grow, by a good part of what the steps take longer.
+into each other, or schedules interleave, the first pass tells little; then the stage is named whose members' own
+silences (`own_gaps`) alone grow. Of one slow GPU they grow in one replica, of a stage in nearly all.
 
 Catches: a stage that takes a third longer for three steps, or for two that take twice as long. Must not shout at: a
 single long step, late data (first stages in single steps), jitter, jobs whose steps are as long as ever, one replica.
@@ -16,14 +16,14 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
-from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
+from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.late_member import excused_steps
-from llmprism.diagnose.own_pauses import paused_beyond_usual_ns
+from llmprism.diagnose.own_gaps import OwnGaps, own_gaps
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.diagnose.unexplained import apart
+from llmprism.diagnose.unexplained import apart, unexplained_steps
 from llmprism.diagnose.waiting import stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.robust import known_median
@@ -45,7 +45,7 @@ def find_slow_stages(evidence: JobEvidence, excused: Bool, rules: FaultRules = R
     share = work / np.maximum(usual, 1.0)[:, None] - 1.0
     known = np.isfinite(share)
     if not known.any():
-        return _pausing_stages(evidence, slower, rules)
+        return _silent_stages(evidence, excused, rules)
     longer = known & (
         np.nan_to_num(share) > max(rule.stage_longer, rule.spreads * 1.4826 * float(np.median(np.abs(share[known]))))
     )
@@ -59,47 +59,72 @@ def find_slow_stages(evidence: JobEvidence, excused: Bool, rules: FaultRules = R
             & (_agree(longer, known, own) >= rule.stage_agreement)
             & ~(_agree(longer, known, ~own) > rule.stage_others)
         )
-        findings += [_finding(evidence, share, own, steps, stage) for steps in _lasting(evidence, sick, rules)]
-    return findings or _pausing_stages(evidence, slower, rules)
-
-
-def _pausing_stages(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> list[Finding]:
-    """One finding for each time that the own pauses of nearly all members of one stage grow by a good part of what the
-    steps take longer, and those of the other stages do not."""
-    rule, usual = rules.members, usual_steps(evidence, rules)
-    slower = slower & with_a_past(usual, rules)
-    worth = any(_enough(evidence, first, last, rules) for first, last in _in_a_row(slower))
-    if usual.sum() < rule.late_steps or not worth:
+        lasting = [steps for steps in _lasting(evidence, sick, rules) if _not_waiting(evidence, own, steps, rules)]
+        findings += [_finding(evidence, share, own, steps, stage) for steps in lasting]
+    if len(findings) > rules.places.queued_stretches:  # what comes again and again is the job's own rhythm
         return []
-    paused = paused_beyond_usual_ns(evidence, usual)
-    longer = np.maximum(evidence.duration_ns - evidence.normal_ns, 1.0)
-    stages = np.searchsorted(np.array(evidence.job.members), np.array(evidence.layout.pipelines).T)
-    typical = np.median(paused[stages], axis=1)
-    nearly_all = np.quantile(paused[stages], 1.0 - rule.stage_agreement, axis=1)
+    return findings or _silent_stages(evidence, excused, rules)
+
+
+def _not_waiting(evidence: JobEvidence, own: Bool, steps: Bool, rules: FaultRules) -> bool:
+    """Is nobody else silent by itself for much longer than they are? Where a last stage answers when it has all
+    micro-batches, or its members wait for each other's shards, its passes take as long as those of a slow GPU before
+    it."""
+    usual = usual_steps(evidence, rules) & ~steps
+    if not usual.any():
+        return True
+    grown = own_gaps(evidence, rules).grown(own.size, steps, usual)
+    return float(np.median(grown[own])) >= rules.members.alone * float(grown[~own].max(initial=0.0))
+
+
+def _silent_stages(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Finding]:
+    """One finding for each time that the job's slower steps are news and the own silences of nearly all members of one
+    stage grow, and those of nobody else by nearly as much, while there are no more of them: what a hop holds back makes
+    many."""
+    rule, usual = rules.members, usual_steps(evidence, rules)
+    stretches = [
+        steps & ~usual
+        for steps in unexplained_steps(evidence, (), {}, rules)
+        if (steps & ~usual).any() and (steps & excused).sum() < rules.trust.explained * steps.sum()
+    ]
+    if not stretches or usual.sum() < rule.late_steps:
+        return []
+    gaps = own_gaps(evidence, rules)
     findings = []
-    for stage, rows in enumerate(stages):
-        others = np.delete(typical, stage, axis=0).max(axis=0)
-        sick = slower & (nearly_all[stage] >= rule.paused * longer) & (others <= rule.alone * typical[stage])
-        for first, last in _in_a_row(sick):
-            affected = np.zeros(evidence.steps, dtype=np.bool_)
-            affected[first:last] = True
-            if _enough(evidence, first, last, rules) and apart(evidence, affected, rules):
-                own = np.isin(np.arange(len(evidence.job.members)), rows)
-                share = paused / evidence.normal_ns  # of its own work it is more: that is a part of a step
-                findings.append(_finding(evidence, share, own, affected, stage))
+    for slower in stretches:
+        grown = gaps.grown(len(evidence.job.members), slower, usual)
+        stages = np.searchsorted(np.array(evidence.job.members), np.array(evidence.layout.pipelines).T)
+        stage = int(np.argmax(_of_nearly_all(grown[stages], rules)))
+        rows = np.unique(stages[stage])
+        if _alone(evidence, grown, rows, rules) and not _many_more(gaps, rows, slower, usual, rules):
+            own = np.isin(np.arange(len(evidence.job.members)), rows)
+            longer = np.broadcast_to((grown / evidence.normal_ns)[:, None], (own.size, evidence.steps))
+            findings.append(_finding(evidence, longer, own, slower, stage))
     return findings
 
 
-def _in_a_row(steps: Bool) -> list[tuple[int, int]]:
-    return stretches_of(steps, bridge=0, shortest=2)
+def _many_more(gaps: OwnGaps, rows: Int64, slower: Bool, usual: Bool, rules: FaultRules) -> bool:
+    """Do these members, as a rule, have many times as many silences as in usual steps?"""
+    rule, most = rules.members, rules.blame.most_steps
+    some = rows[:: max(rows.size // rule.stage_counted, 1)].tolist()
+    more = [gaps.times_as_many(row, slower, usual, rule.gap_most, most) for row in some]
+    return float(np.median(more)) > rule.stage_silences
 
 
-def _enough(evidence: JobEvidence, first: int, last: int, rules: FaultRules) -> bool:
-    """Do the steps from `first` to before `last` take long, and cost, enough to be worth a finding?"""
-    steps, taken = evidence.timeline.steps, evidence.duration_ns[first:last]
-    worth = np.floor(taken / evidence.normal_ns).sum() >= rules.trust.unexplained_steps
-    long = steps.end_ns[last - 1] - steps.start_ns[first] >= long_enough_ns(rules.members.late_ns, steps, rules)
-    return bool(worth and long)
+def _of_nearly_all(grown: Float64, rules: FaultRules) -> Float64:
+    """What nearly all members of a stage (a row) reach."""
+    return np.asarray(np.quantile(grown, 1.0 - rules.members.stage_agreement, axis=1, method="lower"))
+
+
+def _alone(evidence: JobEvidence, grown: Float64, rows: Int64, rules: FaultRules) -> bool:
+    """Do the silences of nearly all of these members grow, and nobody else's by nearly as much? The members of a
+    tensor-parallel group are one: whether one of them is slow or all are is not to be seen."""
+    rule = rules.members
+    if rows.size < 2 * (evidence.layout.layout.tp or 1):
+        return False
+    nearly_all, others = float(_of_nearly_all(grown[rows][None, :], rules)[0]), np.delete(grown, rows)
+    alike = nearly_all >= rule.stage_alike * float(grown[rows].max())
+    return alike and float(others.max(initial=0.0)) <= rule.alone * nearly_all
 
 
 def _agree(longer: Bool, known: Bool, rows: Bool) -> Float64:

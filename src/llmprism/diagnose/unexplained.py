@@ -21,6 +21,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.throughout import beyond_jitter_times, stand_out
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.stats.segments import best_stretches
+from llmprism.stats.stretches import stretches_of
 
 __all__ = ["DETECTOR", "apart", "find_unexplained", "unexplained_steps"]
 
@@ -106,7 +107,13 @@ def _clearly_slower(evidence: JobEvidence, steps: Bool, worth: Float64, rules: F
         and taken[taken >= least_times * evidence.normal_ns].sum() >= rules.members.consistent * taken.sum()
         and apart(evidence, steps, rules)
         and not (few and _as_long_elsewhere(evidence, steps, rules))
+        and not _switches(evidence, steps, rules)
     )
+
+
+def _switches(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:
+    """Do these steps go back to the usual length again and again? Then the job has steps of two lengths."""
+    return len(stretches_of(steps & ~usual_steps(evidence, rules), bridge=0)) > rules.trust.unexplained_runs
 
 
 def _as_long_elsewhere(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:

@@ -20,7 +20,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_median, known_median_of_others
 
-__all__ = ["beyond_others", "beyond_peers", "excess_share", "stage_work_ns"]
+__all__ = ["beyond_others", "beyond_peers", "excess_share", "stage_work_ns", "to_second_message_ns"]
 
 
 def stage_work_ns(evidence: JobEvidence) -> Float64:
@@ -137,3 +137,26 @@ def beyond_peers(evidence: JobEvidence, share: Float64, row: int, affected: Bool
     member = evidence.job.members[row]
     rows = [row_of[m] for pipeline in evidence.layout.pipelines if member in pipeline for m in pipeline]
     return rows, known_median(share[rows][:, affected], axis=1) if rows else np.zeros(0)
+
+
+def to_second_message_ns(evidence: JobEvidence, member: int, after: int) -> Float64:
+    """Of each step: from the first message of a first stage to the next stage until the second one begins, which is one
+    pass of computation; NaN where there are no two that follow each other. What a member waits for before the first
+    one (its data, an optimizer, a clock that is off) is not in it."""
+    transfers, steps = evidence.job.transfers, evidence.timeline.steps
+    passed = np.full(steps.count, np.nan)
+    pair = int(transfers.pairs_between(np.array([member]), np.array([after]))[0])
+    if pair < 0:
+        return passed
+    rows = np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1])
+    rows = rows[(evidence.layout.transfer_kind[rows] == PairKind.PP) & (transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES)]
+    start, end = transfers.start_ns[rows], transfers.end_ns[rows]
+    if not rows.size:
+        return passed
+    first = np.searchsorted(start, steps.start_ns)
+    seen = np.append(start, np.iinfo(np.int64).max)[first] < steps.end_ns
+    at = np.minimum(first, rows.size - 1)
+    second = np.searchsorted(start, end[at])
+    seen &= np.append(start, np.iinfo(np.int64).max)[second] < steps.end_ns
+    passed[seen] = start[second[seen]] - start[at[seen]]
+    return passed

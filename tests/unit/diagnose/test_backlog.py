@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from llmprism.diagnose import slow_cells
 from llmprism.diagnose.backlog import changed_cells
 from llmprism.diagnose.slow_cells import judge_transfers
 from llmprism.model import FindingKind
@@ -54,3 +55,28 @@ def test_the_hops_of_one_card_tell_nothing_and_what_a_gpu_explains_neither():
     assert judge_transfers(lagging(["bc", "fg"])).changed is not None
     late = {"c": during(8, 14, 500.0)}
     assert judge_transfers(lagging(["bc", "fg"], late=late)).changed is None
+
+
+@pytest.mark.parametrize(("kind", "healthy"), [(2, False), (1, True)], ids=["another kind", "the kind of the slow hop"])
+def test_a_rate_that_rose_while_another_kinds_fell_shows_no_healthy_place(kind, healthy):
+    job = lagging(["bc"])
+    pairs = ring_pairs("abcdefgh")
+    slow, rose = pairs.index("fg"), pairs.index("bc")
+    job.rate[slow, LONGER] = 1.0
+    job.pair_kind[:] = 1
+    job.pair_kind[[rose, (rose + 1) % len(pairs)]] = kind
+    cells = judge_transfers(job)
+    assert cells.sick[slow, LONGER].all()
+    assert cells.known[rose, LONGER].all() == healthy
+    assert cells.known[rose, ~LONGER].all()
+
+
+def test_pieces_that_wait_while_a_gpu_computes_longer_are_not_held_back(monkeypatch):
+    def held(job, _rules):
+        sick = np.zeros(job.rate.shape, dtype=np.bool_)
+        sick[0] = LONGER
+        return sick, np.isfinite(job.rate), sick.astype(np.float64)
+
+    monkeypatch.setattr(slow_cells, "queued_cells", held)
+    assert judge_transfers(lagging([])).queued is not None
+    assert judge_transfers(lagging([], late={"c": during(8, 14, 500.0)})).queued is None

@@ -10,6 +10,7 @@ from llmprism.diagnose.late_member import (
     find_late_members,
     sends_slowly,
 )
+from llmprism.diagnose.own_gaps import OwnGaps
 from llmprism.diagnose.rules import RULES
 from llmprism.model import FindingKind, Where, WhereType, Window
 from llmprism.pipeline import diagnose
@@ -61,6 +62,18 @@ def test_a_gpu_that_stands_still_once_is_a_stall_not_a_slow_gpu():
     assert finding.where.id == "c"
     assert finding.lost_gpu_seconds == pytest.approx(8.1 * 8)
     assert finding.evidence[0].value == pytest.approx(9.0)
+
+
+@pytest.mark.parametrize(("silence_ms", "own", "stalls"), [(8_000, True, 1), (8_000, False, 0), (500, True, 0)])
+def test_a_gpu_stood_still_only_if_one_silence_of_its_own_is_most_of_what_it_was_late(
+    monkeypatch, silence_ms, own, stalls
+):
+    """One that computes slowly sends in between, and one that waits is answered."""
+    row, step, length = (np.array([value]) for value in (2, 9, silence_ms * 1e6))
+    gaps = OwnGaps(row, step, length, np.array([own]))
+    monkeypatch.setattr(late_member, "own_gaps", lambda *_: gaps)
+    findings = found({"c": during(9, 10, 9_000.0)}, during(9, 10, 9_100e6, STEP))
+    assert [finding.kind for finding in findings] == [FindingKind.STALL] * stalls
 
 
 def test_a_stand_still_of_less_than_a_few_steps_is_no_stall():
@@ -142,6 +155,15 @@ def test_a_stage_that_works_longer_than_its_replicas_from_the_first_step_on_is_f
     (finding,) = report.findings
     assert finding.severity > 0.2
     assert finding.lost_gpu_seconds > 0.2 * 12 * (job.step_ends_ns[-1] - job.step_ends_ns[0]) / 1e9
+
+
+def test_a_first_stage_is_slow_from_the_first_step_on_only_if_its_second_micro_batch_takes_longer_too(monkeypatch):
+    job = build_job(pp=4, dp=3, forward_ms=40.0, compute_factor=lambda s, r, _k: 1.8 if (s, r) == (0, 2) else 1.0)
+    flows = flow_table(cut_in_pieces(job.records))
+    assert [f.where.id for f in diagnose(flows, job.topology).findings] == [address_of(job.shape, 0, 2, 0)]
+    alike = lambda evidence, *_: np.ones(evidence.steps)  # noqa: E731
+    monkeypatch.setattr(late_member, "to_second_message_ns", alike)
+    assert diagnose(flows, job.topology).findings == ()
 
 
 def test_a_gpu_that_is_late_in_two_steps_is_slow_if_these_are_slow_all_along():

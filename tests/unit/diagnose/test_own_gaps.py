@@ -38,8 +38,7 @@ def pushed(slow: str, steps: int = STEPS, slow_ms: int = 160) -> tuple[Job, Step
 
 
 def grown(job: Job, steps: Steps) -> np.ndarray:
-    silent = own_gaps(ring_evidence(job, steps)).of_members(len(NAMES), STEPS)
-    return np.median((silent - np.median(silent[:, USUAL], axis=1)[:, None])[:, ~USUAL], axis=1)
+    return own_gaps(ring_evidence(job, steps)).grown(len(NAMES), ~USUAL, USUAL)
 
 
 def test_the_own_silences_of_the_slow_member_grow_by_what_it_computes_longer_and_nobody_elses():
@@ -66,9 +65,7 @@ def test_a_slow_hop_makes_many_short_silences_and_a_slow_member_none_more():
     for name, made in {"gpu": ring(slow="c"), "hop": ring(hops=("bc",))}.items():
         gaps = own_gaps(ring_evidence(*made))
         row = NAMES.index("c" if name == "gpu" else "b")
-        now = np.median([made_up_of(gaps.of_one(row, step)[0], 0.8) for step in np.flatnonzero(~USUAL)])
-        before = np.median([made_up_of(gaps.of_one(row, step)[1], 0.8) for step in np.flatnonzero(USUAL)])
-        counts[name] = now / before
+        counts[name] = gaps.times_as_many(row, ~USUAL, USUAL, 0.8, STEPS)
     assert counts["gpu"] <= 1.0
     assert counts["hop"] >= 5.0
 

@@ -6,7 +6,7 @@ import pytest
 from llmprism.diagnose import waiting
 from llmprism.diagnose.evidence import gather_evidence
 from llmprism.diagnose.late_member import find_late_members
-from llmprism.diagnose.waiting import beyond_others, stage_work_ns
+from llmprism.diagnose.waiting import beyond_others, stage_work_ns, to_second_message_ns
 from llmprism.model import FindingKind, JobState
 from llmprism.parallelism import identify_layout
 from llmprism.timeline import reconstruct_timeline
@@ -73,3 +73,14 @@ def test_first_and_last_messages_of_pairs_and_steps_are_those_of_a_search(seed):
             assert values == [start[rows].min(), end[rows].min(), start[rows].max(), end[rows].max()]
         else:
             assert np.isnan(values).all()
+
+
+def test_from_the_first_message_to_the_second_is_one_pass_of_the_first_stage():
+    evidence, name = slow_member(0, 1, factor=1.8, pp=4, dp=2, micro_batches=8)
+    names = evidence.job.transfers.addresses
+    passes = {names[p[0]]: to_second_message_ns(evidence, p[0], p[1]) for p in evidence.layout.pipelines}
+    own, (other,) = passes.pop(name), passes.values()
+    assert np.nanmedian(own[10:] / other[10:]) == pytest.approx(1.8, rel=0.15)
+    assert np.nanmedian(own[:6] / other[:6]) == pytest.approx(1.0, rel=0.15)
+    pipeline = evidence.layout.pipelines[0]
+    assert np.isnan(to_second_message_ns(evidence, pipeline[0], pipeline[3])).all(), "they exchange nothing"

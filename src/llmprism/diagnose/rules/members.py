@@ -159,6 +159,10 @@ class MemberRules:
     stall_steps: float = 4.0
     """A single step's lateness, in normal steps, that is a stall."""
 
+    stood_still: float = 0.5
+    """Share of what it is late by that one own silence of a member which stood still takes: 0.86 in a capture, 0.03 and
+    less where a slow GPU or all of the job were taken for it,"""
+
     stall_ns: int = 1_000_000_000
     """And at least a second: shorter stand-stills are the operating system's."""
 
@@ -168,6 +172,17 @@ class MemberRules:
 
     stage_others: float = 0.2
     """and of the others that may."""
+
+    stage_silences: float = 3.0
+    """Times as many own silences as in usual steps that the members of a slow stage have at most, as a rule: between
+    those of slow GPUs and of slow hops (`gap_most`);"""
+
+    stage_alike: float = 0.3
+    """share of the most silent member's growth that nearly all of a slow stage's reach: 0.39 to 1 in 13 random slow
+    stages, 0.22 at most in six captures and 13 random runs with one slow GPU,"""
+
+    stage_counted: int = 4
+    """and how many of them are counted."""
 
     # Many late at once
     as_late: float = 0.8

@@ -101,6 +101,10 @@ class TrustRules:
     unexplained_price: float = 4.0
     """Steps' worth of evidence that a stretch must bring: single long steps are nobody's news."""
 
+    unexplained_runs: int = 3
+    """Runs of slower steps that a stretch may consist of: where usual ones come between them more often, the job's
+    steps switch between two lengths by themselves."""
+
     unexplained_weight: float = 3.0
     """Steps that one which takes as many times as long counts for at most."""
 
