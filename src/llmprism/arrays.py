@@ -30,7 +30,7 @@ Int8 = NDArray[np.int8]
 UInt64 = NDArray[np.uint64]
 UInt8 = NDArray[np.uint8]
 
-FEW_NUMBERS: Final = 256
+FEW_NUMBERS: Final = 512
 """Numbers up to which sorting them all costs less than what NumPy does before it looks for the middle ones."""
 
 
@@ -75,7 +75,9 @@ def evenly_spread(count: int, most: int) -> Int64:
     >>> evenly_spread(100, 3).tolist(), evenly_spread(2, 3).tolist()
     ([0, 49, 99], [0, 1])
     """
-    return np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
+    if count <= most:
+        return np.arange(count, dtype=np.int64)
+    return np.linspace(0, count - 1, most).astype(np.int64)  # at least one apart, so that no two are the same
 
 
 def median_deviation(values: ArrayLike) -> float:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism.arrays import FEW_NUMBERS, median, median_deviation, medians, quantile
+from llmprism.arrays import FEW_NUMBERS, evenly_spread, median, median_deviation, medians, quantile
 
 WHOLE = st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=12)
 REAL = st.lists(st.floats(-1e300, 1e300) | st.sampled_from([np.nan, np.inf]), min_size=1, max_size=12)
@@ -60,3 +60,9 @@ def test_medians_along_an_axis(rows: int, columns: int, random: object) -> None:
 @given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=20), st.floats(0.0, 1.0))
 def test_quantiles(values: list[float], share: float) -> None:
     assert quantile(np.array(values), share) == np.quantile(values, share)
+
+
+@given(st.integers(0, 3000), st.integers(1, 600))
+def test_places_are_spread_evenly_and_none_comes_twice(count: int, most: int) -> None:
+    expected = np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
+    assert evenly_spread(count, most).tolist() == expected.tolist()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llmprism.cli.outputs import Outputs
+from llmprism.collector import collector_paused
 from llmprism.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ _Ranks = Annotated[
 ]
 
 
+@collector_paused()
 def diagnose(
     flows: _Flows,
     topology: Annotated[str | None, typer.Option("--topology", "-t", metavar="FILE", help="Topology as JSON.")] = None,

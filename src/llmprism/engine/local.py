@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 
 from llmprism import pipeline
+from llmprism.collector import collector_paused
 from llmprism.engine.interface import RunOptions
 from llmprism.ingest import read_flows, read_transfers
 from llmprism.ingest.database import memory_bytes
@@ -19,21 +18,8 @@ from llmprism.pipeline import Processes, Progress
 __all__ = ["LocalEngine"]
 
 
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """A run makes a million lasting objects (names, paths) and hardly a cycle: to look for garbage among them again and
-    again takes seconds."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
-
-
 class LocalEngine:
-    @_collector_paused()
+    @collector_paused()
     def diagnose(
         self, flows: Sequence[str], topology: Topology | None, options: RunOptions, progress: Progress | None = None
     ) -> Report:

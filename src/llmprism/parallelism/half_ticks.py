@@ -113,7 +113,8 @@ def _likeliest(length: Float64, half_ticks: int) -> int:
     """The first place, of a step of so many, under which the places of the pattern are silent the longest."""
     place = np.arange(length.size) % half_ticks
     by_place = np.bincount(place, length) / np.bincount(place)
-    shown = [float(np.roll(by_place, -first)[::2].sum()) for first in range(half_ticks)]
+    twice = np.concatenate([by_place, by_place])
+    shown = [float(np.add.reduce(twice[first : first + half_ticks : 2])) for first in range(half_ticks)]
     return int(np.argmax(shown))
 
 

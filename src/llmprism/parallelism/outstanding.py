@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64
+from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -90,7 +90,7 @@ def _clocks(transfers: TransferTable, link: tuple[int, int], rules: LayoutRules)
         if bursts.there.size < rule.least_steps or bursts.there.size == counted:
             continue
         counted = bursts.there.size
-        unit = max(float(np.median(np.maximum(bursts.there, bursts.back))), 1.0)
+        unit = max(float(median(np.maximum(bursts.there, bursts.back))), 1.0)
         sent = np.cumsum(bursts.there + bursts.back) / (2.0 * unit)
         for level in _levels(bursts, unit, rules):
             extremes = (_passed(level, rules), _passed(-level, rules))
@@ -134,7 +134,7 @@ def _clock_at(end_ns: Int64, sent: Float64, at: Int64, rules: LayoutRules) -> St
     if at.size <= rule.least_steps:
         return None
     between = np.diff(sent[at])
-    usual = float(np.median(between))
+    usual = float(median(between))
     regular: Bool = np.abs(between - usual) <= rule.step_tolerance * usual
     covered = float(end_ns[at[-1]] - end_ns[at[0]]) / max(float(end_ns[-1] - end_ns[0]), 1.0)
     share = covered * float(regular.mean())
@@ -170,4 +170,4 @@ def _frequent(distances: Float64, rules: LayoutRules) -> Float64:
     level = np.round(np.log(distances) / rules.clock.step_tolerance).astype(np.int64)
     found, count = np.unique(level, return_counts=True)
     often = found[np.argsort(-count, kind="stable")][: rules.clock.chained_distances]
-    return np.array([np.median(distances[np.abs(level - one) <= 1]) for one in often])
+    return np.array([median(distances[np.abs(level - one) <= 1]) for one in often])

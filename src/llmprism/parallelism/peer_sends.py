@@ -14,6 +14,7 @@ one by one), and only ever keep apart what was together. So the nearer of the tw
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 
 import numpy as np
@@ -93,11 +94,12 @@ class _StageSends:
         (some, _), (_, all_) = self.starts(one, way), self.starts(other, way)
         if min(some.size, all_.size) < self.rules.peers.least_messages:
             return float("nan")
-        after = np.clip(np.searchsorted(all_, some), 1, all_.size - 1)
+        after = np.minimum(np.maximum(np.searchsorted(all_, some), 1), all_.size - 1)
         late, early = all_[after] - some, all_[after - 1] - some
         nearest = np.where(np.abs(early) < np.abs(late), early, late)
         away = np.sort(np.abs(nearest - median(nearest)))
-        return float(away[: int(np.ceil(self.rules.peers.compared_share * away.size))].mean())
+        near = math.ceil(self.rules.peers.compared_share * away.size)
+        return float(np.add.reduce(away[:near]) / near)
 
 
 def _usual(job: Job, sent: _StageSends, place: _Place, rules: LayoutRules) -> float:

@@ -103,24 +103,25 @@ def _matched(a: StepClock, b: StepClock) -> tuple[Float64, Float64, Bool]:
         first, second, a, b = second, first, b, a
     i, j = 0, int(np.argmin(np.abs(second - first[0])))
     left, right, joined = [], [], []
+    of_a, of_b = a.regular.tolist(), b.regular.tolist()  # read one by one
     whole = True
     while i < first.size and j < second.size:
-        left.append(float(first[i]))
-        right.append(float(second[j]))
+        left.append(i)
+        right.append(j)
         joined.append(whole)
         if i + 1 >= first.size or j + 1 >= second.size:
             break
-        whole = bool(a.regular[i] and b.regular[j])
+        whole = of_a[i] and of_b[j]
         apart = second[j] - first[i]
-        if whole or (not a.regular[i] and not b.regular[j]):
+        if whole or (not of_a[i] and not of_b[j]):
             i, j = i + 1, j + 1
-        elif a.regular[i]:
+        elif of_a[i]:
             j += 1
             i = max(i + 1, int(np.argmin(np.abs(first + apart - second[j]))))
         else:
             i += 1
             j = max(j + 1, int(np.argmin(np.abs(second - apart - first[i]))))
-    return np.array(left), np.array(right), np.array(joined[1:], dtype=np.bool_)
+    return first[left].astype(np.float64), second[right].astype(np.float64), np.array(joined[1:], dtype=np.bool_)
 
 
 def _wander(durations: Float64, block: int) -> float:

@@ -22,8 +22,8 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64, median, quantile
 from llmprism.kernel import kernel
-from llmprism.stats.chain_bound import ROUNDING, enough_links, last_as_long, next_as_long
-from llmprism.stats.chains import GUARD, at_least, cap_of, least_kept, longest, refined_chain
+from llmprism.stats.chain_bound import ROUNDING, enough_links, last_as_long, longest_alone, next_as_long
+from llmprism.stats.chains import GUARD, at_least, cap_of, kept_silences, least_kept, longest, refined_chain
 from llmprism.stats.silences import Silences
 
 __all__ = ["Chain", "chain_at", "find_rhythms"]
@@ -122,9 +122,10 @@ def _is_dominant(total: float, dominance: float, covered: float, regular: int) -
 
 
 @kernel(looks=0)
-def _dominates(position: Float64, weight: Float64, ordered: Float64, spacing: float, tolerance: float) -> bool:
+def _dominates(
+    position: Float64, weight: Float64, ordered: Float64, total: float, spacing: float, tolerance: float
+) -> bool:
     """Is the best chain of this spacing dominant?"""
-    total = position[-1]
     where, length = at_least(position, weight, least_kept(ordered, total / spacing))
     cap = cap_of(ordered, total / spacing)
     _, _, dominance, covered, regular = refined_chain(where, length, spacing, tolerance, cap)
@@ -133,11 +134,10 @@ def _dominates(position: Float64, weight: Float64, ordered: Float64, spacing: fl
 
 @kernel(looks=0)
 def _hopeless(
-    position: Float64, weight: Float64, ordered: Float64, following: Int64, preceding: Int64, finest: float,
-    coarsest: float, tolerance: float,
+    position: Float64, weight: Float64, ordered: Float64, following: Int64, preceding: Int64, total: float,
+    finest: float, coarsest: float, tolerance: float,
 ) -> bool:  # fmt: skip
     """Can no chain with a spacing between these two be dominant?"""
-    total = position[-1]
     least = least_kept(ordered, total / finest)
     regular = max(2.0, MIN_COVERAGE * total / (coarsest * (1.0 + tolerance) ** 2))
     enough = (1.0 - ROUNDING) * (MIN_DOMINANCE * regular + SMALL_SAMPLE)
@@ -151,17 +151,23 @@ def _next_dominant(
 ) -> float:  # fmt: skip
     """The largest spacing, from this one down the grid, whose chain is dominant; 0 when there is none.
 
-    Spacings that cannot be dominant, first several together, then one by one, are not tried.
+    Spacings that cannot be dominant, first several together, then one by one, are not tried. Coarse ones are tried
+    on few silences, the longest: those that the next ones need are set apart, twice as many when they become too few.
     """
-    total = position[-1]
+    total, apart = position[-1], 0
+    where, length, after, before = position, weight, following, preceding
     while total / spacing <= max_steps:
         finest = spacing / TOGETHER
-        hopeless = _hopeless(position, weight, ordered, following, preceding, finest, spacing, tolerance)
+        if kept_silences(total / finest) > apart and apart < position.size:
+            apart = min(2 * kept_silences(total / finest), position.size)
+            least = ordered[apart - 1]
+            where, length, after, before = longest_alone(position, weight, following, preceding, least)
+        hopeless = _hopeless(where, length, ordered, after, before, total, finest, spacing, tolerance)
         while spacing >= finest and total / spacing <= max_steps:
             tried = not hopeless and not _hopeless(
-                position, weight, ordered, following, preceding, spacing, spacing, tolerance
+                where, length, ordered, after, before, total, spacing, spacing, tolerance
             )
-            if tried and _dominates(position, weight, ordered, spacing, tolerance):
+            if tried and _dominates(where, length, ordered, total, spacing, tolerance):
                 return spacing
             spacing /= GRID
     return 0.0

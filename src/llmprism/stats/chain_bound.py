@@ -19,7 +19,7 @@ import numpy as np
 from llmprism.arrays import Float64, Int64
 from llmprism.kernel import kernel
 
-__all__ = ["ROUNDING", "enough_links", "last_as_long", "next_as_long"]
+__all__ = ["ROUNDING", "enough_links", "last_as_long", "longest_alone", "next_as_long"]
 
 ROUNDING: Final = 1e-9
 """Relative slack for the rounding of the trial's own arithmetic."""
@@ -41,6 +41,39 @@ def last_as_long(weight: Float64) -> Int64:
     """For each silence the last one before it that is as long or longer; -1 where none is."""
     preceding: Int64 = weight.size - 1 - next_as_long(weight[::-1].copy())[::-1]
     return preceding
+
+
+def _longest_by_arrays(
+    position: Float64, weight: Float64, following: Int64, preceding: Int64, least: float
+) -> tuple[Float64, Float64, Int64, Int64]:
+    """The kernel below without a loop."""
+    chosen = weight >= least
+    before = np.concatenate([[0], np.cumsum(chosen)])
+    behind = preceding[chosen]
+    return position[chosen], weight[chosen], before[following[chosen]], np.where(behind < 0, -1, before[behind])
+
+
+@kernel(by_arrays=_longest_by_arrays)
+def longest_alone(
+    position: Float64, weight: Float64, following: Int64, preceding: Int64, least: float
+) -> tuple[Float64, Float64, Int64, Int64]:
+    """The silences of at least this length, with the next and the last one as long as each numbered among them: as
+    those are as long, none of them is missing."""
+    n, count = position.size, 0
+    number = np.empty(n + 1, dtype=np.int64)
+    for i in range(n):
+        number[i] = count
+        if weight[i] >= least:
+            count += 1
+    number[n] = count
+    where, length = np.empty(count), np.empty(count)
+    after, before = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    for i in range(n):
+        if weight[i] >= least:
+            k = number[i]
+            where[k], length[k], after[k] = position[i], weight[i], number[following[i]]
+            before[k] = number[preceding[i]] if preceding[i] >= 0 else -1
+    return where, length, after, before
 
 
 def _enough_by_arrays(
@@ -75,16 +108,19 @@ def enough_links(
     finest and the coarsest? Where not, no chain has as many; the two forms may differ in what they cannot rule out.
 
     `following` is `next_as_long`, `preceding` is `last_as_long`; `guard` is the share of a step next to a boundary in
-    which silences do not count. Counted is until there are enough.
+    which silences do not count. Counted is until there are enough, or too few can follow.
     """
     n = position.size
     shortest = finest * (1.0 - tolerance) ** 2 * (1.0 - ROUNDING)
     farthest = coarsest * (1.0 + tolerance) ** 2 * (1.0 + ROUNDING)
     edge = guard * coarsest * (1.0 + tolerance) * (1.0 + ROUNDING)
     count, first_end, free = 0, 0, position[0]
+    spare = position[n - 1] - (enough - 2.0) * shortest  # from beyond here on, all side by side are one too few
     for i in range(n):
         if position[i] < free or weight[i] < least:
             continue
+        if count >= enough or position[i] > spare + count * shortest:
+            break
         rival = following[i]
         while rival < n and position[rival] <= position[i] + edge:
             rival = following[rival]
@@ -104,6 +140,4 @@ def enough_links(
                 count += 1
                 free = position[i] + shortest
                 break
-        if count >= enough:
-            return True
-    return False
+    return count >= enough

@@ -14,7 +14,7 @@ import numpy as np
 from llmprism.arrays import Float64, Int64
 from llmprism.kernel import kernel
 
-__all__ = ["GUARD", "at_least", "cap_of", "judge", "least_kept", "longest", "refined_chain"]
+__all__ = ["GUARD", "at_least", "cap_of", "judge", "kept_silences", "least_kept", "longest", "refined_chain"]
 
 MISFIT_PRICE: Final = 0.3
 """Caps that a link costs which misses the spacing by all of the tolerance; half as far costs a quarter of it."""
@@ -153,9 +153,15 @@ def at_least(position: Float64, weight: Float64, least: float) -> tuple[Float64,
 
 
 @kernel(looks=0)
+def kept_silences(steps: float) -> int:
+    """How many of the longest silences are looked at for so many steps: some for each."""
+    return int(6 * steps) + 20
+
+
+@kernel(looks=0)
 def least_kept(ordered: Float64, steps: float) -> float:
     """Length of the shortest of the longest silences, of which there are some for every step."""
-    return float(ordered[min(ordered.size, int(6 * steps) + 20) - 1])
+    return float(ordered[min(ordered.size, kept_silences(steps)) - 1])
 
 
 @kernel

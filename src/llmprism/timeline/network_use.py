@@ -97,7 +97,9 @@ def _last_stage_to_end(
 ) -> ExposedSync:
     """Per step the median begin and end over the members of the stage that ends last."""
     stage_of = layout.stage_of()
-    stage = np.array([stage_of.get(one, 0) for one in member.tolist()], dtype=np.int64)
+    of_member = np.zeros(max((*stage_of, int(member.max(initial=0)))) + 1, dtype=np.int64)
+    of_member[list(stage_of)] = list(stage_of.values())
+    stage = of_member[member]
     result = ExposedSync(np.zeros(steps.count, dtype=np.int64), np.zeros(steps.count, dtype=np.int64))
     order = np.lexsort((stage, step))
     cuts = np.append(stretch_starts(step[order], stage[order]), order.size)

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.stats.byte_steps import GRID, _dominates, _next_dominant, _SilenceSeries
-from llmprism.stats.chain_bound import _enough_by_arrays, enough_links, last_as_long, next_as_long
+from llmprism.stats.chain_bound import (
+    _enough_by_arrays,
+    _longest_by_arrays,
+    enough_links,
+    last_as_long,
+    longest_alone,
+    next_as_long,
+)
 from llmprism.stats.chains import _at_least_by_arrays, _link_by_arrays, at_least, link
 from llmprism.stats.silences import Silences
 from support.stages import find_steps
@@ -36,7 +43,7 @@ def test_no_dominant_spacing_is_called_hopeless(silences: Silences, steps: float
     known = series.position, series.weight, series.ordered
     first, most = series.total / steps, 3 * silences.count
     spacing = first
-    while series.total / spacing <= most and not _dominates.compiled(*known, spacing, tolerance):
+    while series.total / spacing <= most and not _dominates.compiled(*known, series.total, spacing, tolerance):
         spacing /= GRID
     expected = spacing if series.total / spacing <= most else 0.0
     assert _next_dominant.compiled(*known, *series.rivals, first, tolerance, most) == expected
@@ -51,6 +58,16 @@ def test_the_next_and_the_last_as_long_are_found(lengths: list[int]) -> None:
     preceding = [next((j for j in range(i - 1, -1, -1) if lengths[j] >= lengths[i]), -1) for i in range(count)]
     assert next_as_long(weight).tolist() == following
     assert last_as_long(weight).tolist() == preceding
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=40), st.integers(0, 9))
+def test_the_longest_silences_know_each_other_as_before(lengths: list[int], least: int) -> None:
+    weight, place = np.array(lengths, dtype=np.float64), np.arange(len(lengths), dtype=np.float64)
+    chosen = weight >= least
+    expected = place[chosen], weight[chosen], next_as_long(weight[chosen]), last_as_long(weight[chosen])
+    given_ = place, weight, next_as_long(weight), last_as_long(weight), float(least)
+    for form in (longest_alone.python, _longest_by_arrays):
+        assert [one.tolist() for one in form(*given_)] == [one.tolist() for one in expected]
 
 
 @settings(max_examples=60, deadline=None)

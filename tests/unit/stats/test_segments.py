@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.stats.segments import best_stretches
 
 
@@ -28,3 +29,13 @@ def test_no_other_cut_is_worth_more(seed):
 def test_nothing_speaks_for_it():
     assert best_stretches(np.array([-1.0, 0.5, -1.0]), 2.0) == []
     assert best_stretches(np.zeros(0), 2.0) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_compiled_and_interpreted_they_are_the_same(seed):
+    scores = np.random.default_rng(seed).normal(0.0, 3.0, 200)
+    with always_interpreted():
+        found = best_stretches(scores, 5.0)
+    assert all(total == sum(scores[first:after].tolist()) for first, after, total in found)
+    with always_compiled():
+        assert best_stretches(scores, 5.0) == found != []
