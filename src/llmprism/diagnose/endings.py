@@ -206,7 +206,10 @@ def _unlike_any_ns(job: Job, running: Ending, since_ns: int, rules: FaultRules) 
 
 def _has_begun_again(state: LastState, period: float, rules: FaultRules) -> bool:
     """Has the job already rested at this point, and stands who spoke last in the middle of a message? Little of that
-    was sent, so that bytes see no difference, but the rest was over."""
+    was sent, so that bytes see no difference, but the rest was over. Or has it sent the few bytes with which steps
+    begin for longer than clocks are off?"""
+    if state.begun_anew:
+        return True
     latest = int(np.argmax(np.nan_to_num(state.sent_ns)))
     begun = bool(state.pause_ns[latest] < rules.endings.in_flow * period)
     return begun and state.rested_ns >= rules.endings.surely_resting * state.rest_ns > 0.0
