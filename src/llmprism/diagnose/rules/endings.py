@@ -195,6 +195,11 @@ class EndingRules:
     missed_beats: float = 2.0
     """Heartbeats that must be missing in a row before they have stopped."""
 
+    silent_growth: float = 3.0
+    """Times as long as ever since its set-up that a member says nothing, while most others talk on, for it to be gone
+    or to stand still. 32 real captures have such a member, 30 of them one: all are stopped jobs, and it is the one that
+    was killed, stopped or cut off, or one of two."""
+
     mesh_pairs: float = 0.5
     """Share of the pairs of members that never train with each other from which messages of one size are pings,"""
 
