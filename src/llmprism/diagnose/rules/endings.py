@@ -196,9 +196,8 @@ class EndingRules:
     """Heartbeats that must be missing in a row before they have stopped."""
 
     silent_growth: float = 3.0
-    """Times as long as ever since its set-up that a member says nothing, while most others talk on, for it to be gone
-    or to stand still. 32 real captures have such a member, 30 of them one: all are stopped jobs, and it is the one that
-    was killed, stopped or cut off, or one of two."""
+    """Times as long as ever that a member says nothing, while most others talk on, for it to be gone or to stand still.
+    32 real captures have such members: all are stopped jobs, and it is the one to blame (30) or one of two."""
 
     mesh_pairs: float = 0.5
     """Share of the pairs of members that never train with each other from which messages of one size are pings,"""
@@ -292,6 +291,10 @@ class EndingRules:
     still_steps: float = 1.5
     """Silence, in normal steps, that is a stall. 969 healthy windows and nine sources are the same from 1 to 2; a real
     stall has 1.9, and with 1 one of 488 random runs is called stalled that is not."""
+
+    never_rests: float = 10.0
+    """Times as long as the rests of a tenth of the steps from which a silence of one step is enough: a job that is
+    hardly ever silent does not compute for so long. A real one stands still for 43 times that."""
 
     clear_still_steps: float = 3.0
     """The same for a silence of less than a second, which is nothing unusual in itself."""
