@@ -197,7 +197,7 @@ class EndingRules:
 
     silent_growth: float = 3.0
     """Times as long as ever that a member says nothing, while most others talk on, for it to be gone or to stand still.
-    32 real captures have such members: all are stopped jobs, and it is the one to blame (30) or one of two."""
+    30 real captures have such members: all are stopped jobs, and it is the one to blame (28) or one of two."""
 
     mesh_pairs: float = 0.5
     """Share of the pairs of members that never train with each other from which messages of one size are pings,"""
