@@ -9,8 +9,8 @@
     detectors                                     the list of detectors that look at one job:
         slow_stage, late_member (with stalls, holding, bouts, transport), stopped (with ending, endings,
         first_to_stop, noticed, dead_or_hung, ends_in_silence, last_state, stand_together, usual_rest, byte_curves,
-        heartbeats, probes, restarts), standstill (with silences), imbalance, blamed_member (with blame, own_gaps),
-        unexplained (with throughout)
+        heartbeats, fallen_silent, probes, restarts), standstill (with silences), imbalance,
+        blamed_member (with blame, own_gaps), unexplained (with throughout)
     trust, chance                                 what a finding must show before it is reported
     what_if, cost                                 what a fault costs
     find_faults                                   all of the above in their order

@@ -23,6 +23,7 @@ from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.dead_or_hung import alone, hung, still_heard, talks_a_lot
 from llmprism.diagnose.ending import Ending
 from llmprism.diagnose.ends_in_silence import ends_in_silence, sure_of_a_stop
+from llmprism.diagnose.fallen_silent import fallen_silent
 from llmprism.diagnose.first_to_stop import (
     due_with,
     first_to_owe,
@@ -103,7 +104,8 @@ def ending_at(
     watched = running.silence_ns >= long  # ranks of a job that ends leave within that
     talk_on = watched and bool(still_heard(running, state, rules).all())
     ended = _at_rest(state, steps, period, rules) or (not talk_on and _all_said_goodbye(state, period, alive, rules))
-    missed = stopped and watched and _surely_missed(running, job, state, silent, first, rules)
+    gone = fallen_silent(job, last, until, set_up, rules) if watched and resumed is None else np.zeros(0, np.bool_)
+    missed = stopped and watched and (bool(gone.any()) or _surely_missed(running, job, state, silent, first, rules))
     if ended and not connects and not missed:  # one that connects anew did not end: it was started again
         return _as(running, JobState.ENDED) if stopped else running
     together = not connects and not missed and not _went_on_without(state, first, rules)
@@ -112,13 +114,23 @@ def ending_at(
         late = min(late, _unlike_any_ns(job, running, set_up, rules))
     if together and running.silence_ns <= late:
         return running  # all stand at the same point: the next message may be late
-    silenced = silent_first(state, silent, period, rules) if running.step >= rules.endings.few_steps else -1
-    dead = next_to_all_that_noticed(job, state, period, until, rules) if resumed is None else -1  # agents talk, too
-    silenced = dead if dead >= 0 else silenced
+    silenced = _silenced(running, job, state, silent, gone, until, rules)
     blamed = _blamed(running, job, state, (first, silenced), (until, late), rules, connects=connects, sure=missed)
     if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
         return replace(blamed, state=JobState.CRASHED)
     return blamed if connects or not watched else _unless_ended(blamed, state, rules)
+
+
+def _silenced(
+    running: Ending, job: Job, state: LastState, silent: Float64, gone: Bool, until: int, rules: FaultRules
+) -> int:
+    """The member that fell silent first, whatever was due: next to all that noticed, or alone silent while the others
+    talk on (not before a job comes back, when agents talk, too), or `silent` for longer than ever; -1: nobody."""
+    if running.resumed_ns is None:
+        dead = next_to_all_that_noticed(job, state, running.period_ns, until, rules)
+        if dead >= 0 or gone.sum() == 1:
+            return dead if dead >= 0 else int(np.argmax(gone))
+    return silent_first(state, silent, running.period_ns, rules) if running.step >= rules.endings.few_steps else -1
 
 
 def _unless_ended(blamed: Ending, state: LastState, rules: FaultRules) -> Ending:
@@ -206,7 +218,10 @@ def _unlike_any_ns(job: Job, running: Ending, since_ns: int, rules: FaultRules) 
 
 def _has_begun_again(state: LastState, period: float, rules: FaultRules) -> bool:
     """Has the job already rested at this point, and stands who spoke last in the middle of a message? Little of that
-    was sent, so that bytes see no difference, but the rest was over."""
+    was sent, so that bytes see no difference, but the rest was over. Or has it sent the few bytes with which steps
+    begin for longer than clocks are off?"""
+    if state.begun_anew:
+        return True
     latest = int(np.argmax(np.nan_to_num(state.sent_ns)))
     begun = bool(state.pause_ns[latest] < rules.endings.in_flow * period)
     return begun and state.rested_ns >= rules.endings.surely_resting * state.rest_ns > 0.0

@@ -48,7 +48,8 @@ class LastState:
     of the whole job a step has that are half as long as the one here, or longer, `alike` how many up to twice as
     long. `rested_ns` is how long the whole job has rested at this point before its last message, which then was too
     small for bytes to tell. `lossy`: the collector loses records, since some steps of members have too few bytes.
-    `after_whole_steps`: by bytes the clock saw a step end just before. `together`: all members that send as much in
+    `after_whole_steps`: by bytes the clock saw a step end just before; `begun_anew`: it saw one end long before, and
+    little was sent since. `together`: all members that send as much in
     a step stand at the same point of it (`stand_together`), `apart` by how many messages they are not.
     """
 
@@ -75,6 +76,7 @@ class LastState:
     rested_ns: float = 0.0
     lossy: bool = False
     after_whole_steps: bool = False
+    begun_anew: bool = False
     together: bool = False
     rests: float = 0.0
     alike: float = 0.0
@@ -133,6 +135,7 @@ def last_state(
         supplied_ns=_last_of(job, np.flatnonzero(rows), transfers.pair_dst),
         rested_ns=whole.rested_ns,
         after_whole_steps=whole.after_whole_steps(rules),
+        begun_anew=whole.begun_anew(rules),
         together=stand_together(apart, usually_apart, rules),
         apart=apart,
     )

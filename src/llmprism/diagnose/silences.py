@@ -76,6 +76,10 @@ class Silence:
             return True
         return self.where_it_passes(rules)
 
+    def is_unlike_any(self, rules: FaultRules = RULES) -> bool:
+        """Is it many times as long as the job rests anywhere?"""
+        return self.length_ns > rules.endings.never_rests * self.common_ns
+
     def where_it_passes(self, rules: FaultRules = RULES) -> bool:
         """Do bytes tell where in a step the job stands, and does it hardly rest there in other steps?"""
         return self.spread <= rules.endings.exact and self.usual_ns < rules.endings.passing * self.longest_ns

@@ -35,9 +35,12 @@ def stalls(evidence: JobEvidence, stalled: Bool, rules: FaultRules = RULES) -> l
 
 
 def _who_paused(evidence: JobEvidence, paused: Float64, row: int, step: int, rules: FaultRules) -> int:
-    """The member whose own pause alone is a good part of what this step takes longer; `row`, the latest, without one.
-    Stages before and after one that stands still are as late as it."""
+    """Of those as late as `row`, the latest, the member whose own pause alone is a good part of what this step takes
+    longer; `row` without one. Stages before and after one that stands still are as late as it. Who is on time has not
+    stood still: where messages are pushed, the one before it in a ring pauses until they are taken."""
     longest = int(np.argmax(paused))
+    if evidence.lateness_ns[longest, step] < rules.members.as_late * evidence.lateness_ns[row, step]:
+        return row
     others = float(np.delete(paused, longest).max(initial=0.0))
     enough = paused[longest] >= rules.members.paused * (evidence.duration_ns[step] - evidence.normal_ns)
     return longest if enough and others <= rules.members.alone * paused[longest] else row

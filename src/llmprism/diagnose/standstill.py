@@ -29,14 +29,15 @@ def find_standstills(evidence: JobEvidence, known: Sequence[Finding], rules: Fau
     steps, normal = evidence.timeline.steps, evidence.normal_ns
     rule = rules.endings
     short = rule.clear_still_steps * normal if evidence.layout.steps_confidence > rule.least_standstill else np.inf
-    least = max(min(rules.members.stall_ns, short), rule.still_steps * normal)
+    floor = min(rules.members.stall_ns, short)
     if not evidence.counted.any():
         return []
     first = int(steps.start_ns[np.flatnonzero(evidence.counted)[0]])
     found: list[Finding] = []
-    for silence in long_silences(evidence.job, steps, least, rules):
+    for silence in long_silences(evidence.job, steps, max(floor, normal), rules):
         seen = silence.begin_ns > first and silence.before >= rule.few_steps
-        if not (seen and silence.is_new(rules) and silence.in_mid_step(rules)):
+        long = silence.length_ns > rule.still_steps * normal or silence.is_unlike_any(rules)
+        if not (seen and long and silence.is_new(rules) and silence.in_mid_step(rules)):
             continue
         if not _explained(evidence, silence, [*known, *found]):
             found.append(_finding(evidence, silence, rules))

@@ -28,7 +28,7 @@ class WholeJob:
     """`rows` are the messages of the training from `since_ns` on, `ends` the ends of the steps in that time;
     `begin_ns` and `end_ns` are those of the whole job's pauses at this point, one and more steps before; `rested_ns` is
     how long it has rested at this point in the last step, before the last of its messages; `beyond` the share of a
-    step's bytes that it has sent since the clock last saw a step end."""
+    step's bytes that it has sent since the clock last saw a step end, `since_end` the steps that passed since then."""
 
     rows: Bool
     since_ns: float
@@ -37,6 +37,7 @@ class WholeJob:
     end_ns: Float64
     rested_ns: float = 0.0
     beyond: float = float("nan")
+    since_end: float = 0.0
 
     @property
     def rest_ns(self) -> float:
@@ -50,7 +51,15 @@ class WholeJob:
 
     def after_whole_steps(self, rules: FaultRules = RULES) -> bool:
         """Does the clock say, by bytes, that a step had ended and no other begun?"""
-        return bool(abs(self.beyond - np.round(self.beyond)) <= rules.endings.near_step_end)
+        near = abs(self.beyond - np.round(self.beyond)) <= rules.endings.near_step_end
+        return bool(near and not self.begun_anew(rules))
+
+    def begun_anew(self, rules: FaultRules = RULES) -> bool:
+        """Has the job sent messages for a good part of a step since the clock saw one end, though few bytes? The first
+        micro-batches of a pipeline take a fifth of a step and less than a hundredth of its bytes, so bytes alone do
+        not say that it stands at the end of a step."""
+        rule = rules.endings
+        return bool(self.since_end > rule.clock_step_end and self.beyond < rule.begun_bytes)
 
     def unusual_ns(self, period_ns: float, rules: FaultRules = RULES) -> float:
         """A longer silence is unusual here."""
@@ -74,7 +83,8 @@ def whole_job(job: Job, steps: Steps, until_ns: int, period_ns: float, rules: Fa
     per_step = bytes_per_step(curve, ends)
     begin, end = same_point(curve, per_step, back, rules)
     beyond = (curve.total - float(curve.at(ends[-1:])[0])) / max(per_step[0], 1.0)
-    return WholeJob(rows, since, ends, begin[1:], end[1:], float(end[0] - begin[0]), beyond)
+    since_end = (float(transfers.end_ns[rows].max()) - float(ends[-1])) / period_ns
+    return WholeJob(rows, since, ends, begin[1:], end[1:], float(end[0] - begin[0]), beyond, since_end)
 
 
 def rests_as_usual(job: Job, whole: WholeJob, silence_ns: int, period_ns: float, rules: FaultRules = RULES) -> bool:

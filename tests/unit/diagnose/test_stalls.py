@@ -1,8 +1,11 @@
 """What is a stall in a job that is even is none in one whose steps wait all the time."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from llmprism.diagnose.stalls import beyond_jitter
+from llmprism.diagnose.rules import RULES
+from llmprism.diagnose.stalls import _who_paused, beyond_jitter
 from unit.diagnose.evidence_builder import STEP, STEPS, evidence_of, ring_pairs
 
 
@@ -20,3 +23,22 @@ def test_one_long_step_among_even_ones_stands_out():
 
 def test_one_among_steps_that_often_wait_does_not():
     assert not longest_is_news(3.0)
+
+
+def named(paused_late):
+    """Who is said to have stood still in step 7, of three of which c is the latest and a pauses alone."""
+    duration = np.full(STEPS, float(STEP))
+    duration[7] = 8.0 * STEP
+    evidence = evidence_of(ring_pairs("abc"), duration=duration)
+    lateness = np.zeros((3, STEPS))
+    lateness[:, 7] = np.array([paused_late, 0.0, 7.0]) * STEP
+    paused = np.array([6.5, 0.0, 0.2]) * STEP
+    return "abc"[_who_paused(replace(evidence, lateness_ns=lateness), paused, 2, 7, RULES)]
+
+
+def test_who_pauses_and_is_as_late_as_the_latest_stood_still():
+    assert named(6.9) == "a"
+
+
+def test_who_pauses_and_is_on_time_only_waits_for_what_it_pushed_to_be_taken():
+    assert named(0.1) == "c"

@@ -19,12 +19,12 @@ BURSTS = (200, 400, 1_000, 1_200)
 """Milliseconds after the begin of a step at which all send, for 160 ms."""
 
 
-def found(silent_steps, after_burst=1, known=(), silent_step=12, times=1.0, clock=1.0):
+def found(silent_steps, after_burst=1, known=(), silent_step=12, times=1.0, clock=1.0, bursts=BURSTS):
     """What is found where a job is silent in its thirteenth step, for so many steps, after a burst; all takes so many
     `times` as long, and the clock is so sure."""
     flows, ends, shift = [], [], 0
     for step in range(STEPS):
-        for burst, at in enumerate(BURSTS):
+        for burst, at in enumerate(bursts):
             if (step, burst) == (silent_step, after_burst):
                 shift = int(silent_steps * PERIOD)
             begin = shift + step * PERIOD + at * MS
@@ -57,6 +57,12 @@ def test_three_steps_before_it_tell_what_is_usual(silent_step, findings):
 
 def test_a_silence_of_hardly_more_than_a_step_is_none():
     assert found(1.2) == []
+
+
+def test_it_is_one_in_a_job_that_is_hardly_ever_silent():
+    busy = range(0, 1_999, 200)
+    assert len(found(1.2, after_burst=4, bursts=busy)) == 1
+    assert found(0.9, after_burst=4, bursts=busy) == []
 
 
 def test_an_evaluation_between_two_steps_is_none():

@@ -39,14 +39,30 @@ def test_the_rest_of_a_step_is_known_from_those_before():
     assert whole_job(job, steps, 2 * PERIOD, PERIOD) is None
 
 
-def test_little_that_is_sent_after_the_rest_shows_that_it_is_over():
+def with_one_more(after_ms, size=50_000):
+    """The job with a message so long after its last one, and its steps."""
     job, steps = job_of()
     last, sent = last_of(job), job.transfers
-    begun = Flow("a", "b", last + 900 * MS, last + 901 * MS, 50_000)
+    begun = Flow("a", "b", last + after_ms * MS, last + (after_ms + 1) * MS, size)
     names = [(sent.addresses[sent.pair_src[pair]], sent.addresses[sent.pair_dst[pair]]) for pair in sent.pair_of_row]
     rows = zip(names, sent.start_ns.tolist(), sent.end_ns.tolist(), sent.bytes.tolist(), strict=True)
     flows = [Flow(*pair, start, end, size) for pair, start, end, size in rows]
-    job = Job("job", (0, 1), (), 1.0, transfer_table([*flows, begun]))
+    return Job("job", (0, 1), (), 1.0, transfer_table([*flows, begun])), steps
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "size", "begun"), [(150, 50_000, False), (250, 50_000, True), (250, 9 << 20, False)]
+)
+def test_few_bytes_long_after_the_end_of_a_step_are_the_begin_of_the_next(after_ms, size, begun):
+    job, steps = with_one_more(after_ms, size)
+    whole = whole_job(job, steps, last_of(job), PERIOD)
+    assert whole is not None
+    assert whole.begun_anew() is begun
+    assert whole.after_whole_steps() is (not begun and size < 1 << 20)
+
+
+def test_little_that_is_sent_after_the_rest_shows_that_it_is_over():
+    job, steps = with_one_more(900)
     whole = whole_job(job, steps, last_of(job), PERIOD)
     assert whole is not None
     assert whole.rested_ns == pytest.approx(900 * MS, rel=0.001)
