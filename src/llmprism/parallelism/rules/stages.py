@@ -149,6 +149,14 @@ class StageRules:
     """Messages of the activations' size that the collective holds at least. Two messages that follow each other at once
     look like one of twice the size, but not at the same time both ways."""
 
+    whole_messages: float = 0.05
+    """Messages by which what is left of a step may differ from a whole number of messages that follow each other at
+    once: 0.00 to 0.04 in random jobs without a collective; one in ten collectives is as near by chance."""
+
+    collective_messages: float = 4.0
+    """Messages of a direction in a step, by its own pauses, that a collective is at most: 0.7 to 2.2 in 21 random jobs
+    that have one, 25 to 210 in bursts of interleaved chunks."""
+
     same_size: float = 0.1
     """Share by which the large messages of the two directions may differ."""
 
