@@ -17,8 +17,8 @@ idea:
                              context_lanes, superposed_rings (contexts, tensors across servers), unknown_collectives
     does the whole fit       rank_mesh, composition (which layout explains the bytes of all pairs), composed,
                              composed_start (where that is better, and the passes anew from there), partial_layout
-    how is it trained        sharding, sharded_job, hybrid (where parameters lie), micro_batches, schedule_fit,
-                             schedules (pipelines)
+    how is it trained        sharding, sharded_job, hybrid (where parameters lie), micro_batches, counted_messages,
+                             schedule_fit, schedules (pipelines)
     how sure is all this     layout_evidence, other_readings, left_over, fitted_confidence, step_confidence
     rows of some pairs       pair_ends, row_silences, rows_in_steps, byte_time
 
