@@ -47,10 +47,10 @@ def test_a_long_rest_in_every_step_is_not_that_between_messages():
 
 
 def test_with_two_messages_the_longest_rest_is_the_one_between_them():
-    """Both numbers are told: seven pieces of either message are as far apart as messages may be."""
+    """Both numbers come: seven pieces of either message are as far apart as messages may be."""
     pieces = [(begin + 4 * k, begin + 4 * k + 1, 1e5) for begin in (100, 900) for k in range(7)]
     assert counts(lambda _: pieces) == [14, 2]
 
 
-def test_nothing_is_told_where_steps_differ():
+def test_steps_that_differ_have_no_number():
     assert counts(lambda step: [(100 + 50 * k, 102 + 50 * k, 1e6) for k in range(4 + step)]) == []
