@@ -9,16 +9,16 @@ idea:
                              step_ends, phase, one_phase, heavy_end, turning_point, quiet_end, optimizer_pause,
                              job_begin, interruptions, byte_line, agreed_ends (where in the cycle)
     what does a link carry   features, link_evidence, lead, dark_pairs (what is measured), rival_kinds, pair_kinds
-                             (gradients or activations), chain_trees, channels, shared_links, last_messages,
-                             open_rings (both at once), roles
+                             (gradients or activations), chain_trees, closing_links, channels, shared_links,
+                             last_messages, open_rings (both at once), roles
     who belongs together     structure (groups), stage_links, direction, gradient_order (pipelines), tensor_peers,
                              peer_signs, peer_sends (GPUs of a server)
     what else is exchanged   meshes, routed_pairs, uneven_messages (experts), exchanges, in_step, in_passes, pass_times,
                              context_lanes, superposed_rings (contexts, tensors across servers), unknown_collectives
     does the whole fit       rank_mesh, composition (which layout explains the bytes of all pairs), composed,
                              composed_start (where that is better, and the passes anew from there), partial_layout
-    how is it trained        sharding, sharded_job, hybrid (where parameters lie), micro_batches, schedule_fit,
-                             schedules (pipelines)
+    how is it trained        sharding, sharded_job, hybrid (where parameters lie), micro_batches, counted_messages,
+                             schedule_fit, schedules (pipelines)
     how sure is all this     layout_evidence, other_readings, left_over, fitted_confidence, step_confidence
     rows of some pairs       pair_ends, row_silences, rows_in_steps, byte_time
 

@@ -1,9 +1,7 @@
 """How a job is laid out: a list of passes over one frozen draft, from the clock to degrees and schedule.
 
 Each pass is an idea with a file of its own; it takes the draft, and returns one in which more is known. None rewrites
-the answer of another in place, and what a pass has explained (all-to-alls, exchanges of the passes) has no bytes for
-the passes after it.
-"""
+the answer of another in place, and what a pass has explained (all-to-alls, exchanges) has no bytes for later ones."""
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, Sharding
 from llmprism.parallelism.byte_line import on_byte_line
 from llmprism.parallelism.chain_trees import without_chain_trees
+from llmprism.parallelism.closing_links import without_light_closings
 from llmprism.parallelism.composed import (
     Composed,
     better_composition,
@@ -157,6 +156,7 @@ def _consistent_kinds(draft: PartialLayout) -> PartialLayout:
     steady = draft.links.only(~setup)
     kinds = without_false_pipelines(steady, reconcile(steady, draft.kinds.only(~setup)), draft.rules)
     kinds = without_chain_trees(draft.job, steady, kinds, draft.features, draft.rules)
+    kinds = without_light_closings(steady, kinds, draft.features, draft.rules)
     groups = joined_by(data_parallel_groups(steady, kinds, draft.features), draft.same_weights)
     return replace(draft, links=steady, kinds=kinds, groups=groups)
 
@@ -269,8 +269,7 @@ def _with_contexts(draft: PartialLayout) -> PartialLayout:
     if draft.composed is not None:
         return replace(draft, contexts=draft.composed.contexts)
     in_step, links, kinds = draft.inside, draft.links, draft.kinds
-    lanes = context_lanes(draft.job, in_step.tensor, draft.rules)
-    if lanes:
+    if lanes := context_lanes(draft.job, in_step.tensor, draft.rules):
         in_step = replace(in_step, tensor=np.zeros_like(in_step.tensor))
     contexts = beyond(draft.same_weights, lanes or _context_rings(links, kinds, draft.features, in_step))
     if not contexts and not in_step.tensor.any():

@@ -39,10 +39,23 @@ def shared_rows(
     if rows is not None:
         return rows
     by_size = collective_rows(transfers, links, clock, rules)
-    if by_size.any():
+    if by_size.any() and _in_one_message(transfers, between, by_size, clock, rules):
         return by_size
     rows = _at_either_end(transfers, between, cache(lambda link: _rests_between(transfers, link, clock)), rules)
-    return by_size if rows is None else rows
+    return np.zeros_like(by_size) if rows is None else rows
+
+
+def _in_one_message(
+    transfers: TransferTable, links: list[tuple[int, int]], found: Bool, clock: StepClock, rules: LayoutRules
+) -> bool:
+    """Are the rows found about one message of each step? Nothing is computed within a collective, while a burst of
+    passes (chunks of a model that follow each other closely, both ways) has a pause after each of its messages."""
+    counts = []
+    for link in (links[i] for i in evenly_spread(len(links), rules.stages.shared_probes).tolist()):
+        for way in _link(transfers, link, clock, rules):
+            size = np.bincount(way.number, transfers.bytes[way.rows] * found[way.rows], minlength=way.size.size)
+            counts.append(float((2.0 * size > way.size).sum()) / max(clock.steps, 1))
+    return float(median(counts)) <= rules.stages.collective_messages
 
 
 _Clocks = Callable[[tuple[int, int]], StepClock]

@@ -12,6 +12,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.layout import Schedule
 from llmprism.parallelism.agreed_ends import agreed_messages
+from llmprism.parallelism.counted_messages import counted_messages
 from llmprism.parallelism.rows_in_steps import rows_in_steps
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.quantum import equal_parts, scattered_parts
@@ -39,9 +40,10 @@ def message_counts(
 ) -> Iterator[int]:
     """Numbers of messages per step that silences may tell, the likeliest first; one may come several times.
 
-    Looked for in both directions together, then in each, because other traffic may share one of them; first for exact
-    places, then for places that all links of a pipeline agree about (every message has a length of its own), then for
-    places that scatter (losses). Where no two steps carry the same bytes, agreement comes first.
+    Messages are counted where they stand apart. Else the places of silences tell: in both directions together, then in
+    each, because other traffic may share one of them; first exact places, then places that all links of a pipeline
+    agree about (every message has a length of its own), then places that scatter (losses). Where no two steps carry the
+    same bytes, agreement comes first.
     """
     rule = rules.stages
     forward, backward = (
@@ -52,6 +54,8 @@ def message_counts(
     if found[0].length.sum() < rule.interior_silence * max(found[0].steps, 1) * clock.period_ns:
         yield 1
         return
+
+    yield from counted_messages(transfers, np.concatenate([forward, backward]), clock, rules)
 
     def exact() -> Iterator[int | None]:
         return (equal_parts(one.place, one.length, rule.most_micro_batches, rule.messages_explain) for one in found)

@@ -1,10 +1,10 @@
 """Collectives that share a link with the activations of a pipeline.
 
 Tied embeddings are reduced between the first and the last stage at the end of every step. With two stages that is the
-link of the activations too: a step of it is then a number of equal messages, one per micro-batch, and one large
-message. In byte-space, taken round from one step to the next, the equal messages leave silences at equal distances.
-What is left of the round is the large one, of any size, with or without pauses of its own. Its rows are the
-collective's, and must not be counted as activations. Links that are too noisy to show it take the arcs of the others.
+link of the activations too: a step of it is a number of equal messages, one per micro-batch, and one large message. In
+byte-space, taken round from one step to the next, equal messages leave silences at equal distances. What is left of the
+round is the large one, of any size, with or without pauses of its own: rows that must not be counted as activations.
+Links that are too noisy to show it take the arcs of the others.
 
 With two micro-batches, or where records are too ragged for that, the collective shows in time: it is the one burst of a
 step in which both directions send the same, and far more than together at any other time. A collective is sent without
@@ -33,10 +33,8 @@ __all__ = ["after_collectives", "between_two", "collective_rows"]
 def collective_rows(
     transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
 ) -> Bool:
-    """The rows of these links, given as their two pairs, that belong to a large message of every step.
-
-    Both directions must show it, of one size and at the same time, as the two directions of a collective do.
-    """
+    """The rows of these links, given as their two pairs, that belong to a large message of every step. Both directions
+    must show it, of one size and at the same time, as the two directions of a collective do."""
     links = between_two(transfers, links)
     if not links or len(links) > rules.stages.shared_links or clock.steps < 3:
         return np.zeros(transfers.start_ns.size, dtype=np.bool_)
@@ -148,8 +146,7 @@ def _by_bursts(
 
 
 def _burst_rows(transfers: TransferTable, link: tuple[int, int], clock: StepClock, rules: LayoutRules) -> Int64 | None:
-    """The rows of the burst of each step in which the two directions of a link send the most together; None where it
-    does not stand out, or the directions differ."""
+    """The rows of each step's burst in which both directions send the most together; None where none stands out."""
     rule = rules.stages
     ways = [np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1]) for pair in link]
     rows = np.concatenate(ways)
@@ -225,9 +222,7 @@ def after_collectives(
     transfers: TransferTable, links: list[tuple[int, int]], shared: Bool, clock: StepClock
 ) -> StepClock:
     """The clock with each step ending no sooner than the collective that follows the last gradient of its pipelines.
-
-    `shared` marks the rows of these collectives, which have no bytes in `transfers`.
-    """
+    `shared` marks the rows of these collectives, which have no bytes in `transfers`."""
     passing = np.isin(np.arange(transfers.pair_count), [pair for link in links for pair in link])
     start = np.sort(transfers.start_ns[transfers.messages_of(passing)])
     end = np.sort(transfers.end_ns[shared])
@@ -246,8 +241,7 @@ def _taken(
     result: Bool, rules: LayoutRules,
 ) -> bool:  # fmt: skip
     """Whether the two arcs of a link are a collective; if so, `result` marks their rows."""
-    sizes = [end - begin for begin, end in arcs]
-    if abs(sizes[0] - sizes[1]) > rules.stages.same_size * max(sizes):
+    if abs((sizes := [end - begin for begin, end in arcs])[0] - sizes[1]) > rules.stages.same_size * max(sizes):
         return False
     ways = [of_pair(pair) for pair in link]
     cycles = [_cycle(own, *arc) for own, arc in zip(ways, arcs, strict=True)]
@@ -298,8 +292,15 @@ def _arc(pair: _BytesOfSteps, clock: StepClock, rules: LayoutRules) -> _Arc | No
             continue
         if size < rule.shared_arc * message or abs(size - message) <= rule.same_message * message:
             return None  # all messages are equal; one of them has a pause inside
+        if _unseen_ends(size * (len(chain) - 1) / (1.0 - size), len(chain) - 1, rules):
+            return None  # all messages are equal; some follow each other at once
         return float(ended[chain[-1]]), float(ended[chain[-1]]) + size
     return None
+
+
+def _unseen_ends(messages: float, seen: int, rules: LayoutRules) -> bool:
+    """Is what is left of a round a whole number of messages, no more than are seen? A collective is of any size."""
+    return 2 <= round(messages) <= seen and abs(messages - round(messages)) <= rules.stages.whole_messages
 
 
 def _message_sizes(ended: Float64, rules: LayoutRules) -> list[float]:
@@ -315,8 +316,7 @@ def _message_sizes(ended: Float64, rules: LayoutRules) -> list[float]:
 
 
 def _longest_chain(ended: Float64, message: float, within: float) -> list[int]:
-    """The most places that follow each other at the distance of a message, taken round once; others between them do not
-    matter."""
+    """The most places that follow each other at the distance of a message, taken round once, others between or not."""
     wanted = (ended + message) % 1.0
     after = np.searchsorted(ended, wanted) % ended.size
     off = [np.abs((ended[near] - wanted + 0.5) % 1.0 - 0.5) for near in (after, after - 1)]

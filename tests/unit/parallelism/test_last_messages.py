@@ -5,6 +5,7 @@ import pytest
 
 from llmprism.model import StepClock
 from llmprism.parallelism.last_messages import shared_rows
+from llmprism.parallelism.shared_links import collective_rows
 from unit.builders import MS, Flow, transfer_table
 
 STEPS, PERIOD = 12, 400
@@ -49,3 +50,18 @@ def test_a_collective_as_large_as_a_message_ends_the_step_or_begins_it(micro_bat
 @pytest.mark.parametrize("batched", [False, True])
 def test_without_a_collective_nothing_is_taken_away(micro_batches, moved_ms, batched):
     assert not any(found(micro_batches, moved_ms=moved_ms, batched=batched)[0])
+
+
+def test_a_burst_of_passes_that_follow_each_other_closely_is_no_collective():
+    """Chunks of two interleaved stages: a few messages of the warm-up and of the end stand apart."""
+    flows = []
+    for step in range(STEPS):
+        base = step * PERIOD
+        there = [base + 10, base + 40, *(base + 100 + 4 * k for k in range(40))]
+        back = [*(base + 101 + 4 * k for k in range(40)), base + 300, base + 330]
+        flows += [Flow("a", "b", at * MS, (at + 2) * MS, ACTIVATION) for at in there]
+        flows += [Flow("b", "a", at * MS, (at + 2) * MS, ACTIVATION) for at in back]
+    clock = StepClock(np.arange(STEPS + 1) * PERIOD * MS, np.ones(STEPS, dtype=np.bool_), 1.0)
+    transfers = transfer_table(flows)
+    assert collective_rows(transfers, [(0, 1)], clock).any()
+    assert not shared_rows(transfers, [(0, 1)], clock).any()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from llmprism.model import Schedule, StepClock
+from llmprism.parallelism.agreed_ends import agreed_messages
 from llmprism.parallelism.micro_batches import micro_batches, schedule, virtual_stages
 from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
 
@@ -72,8 +73,13 @@ def test_messages_of_many_lengths_are_counted_where_both_directions_end_them_at_
     assert micro_batches(*both_ways(unequal)) == 6
 
 
-def test_unequal_messages_that_differ_between_the_directions_have_no_number():
-    assert micro_batches(*both_ways(unequal, lambda step: unequal(step + 100))) is None
+def test_unequal_messages_that_stand_apart_are_counted_where_the_directions_differ_too():
+    assert micro_batches(*both_ways(unequal, lambda step: unequal(step + 100))) == 6
+
+
+def test_places_that_differ_between_the_directions_are_not_agreed_about():
+    transfers, links, clock = both_ways(unequal, lambda step: unequal(step + 100))
+    assert agreed_messages(transfers, np.array(links).ravel(), clock) is None
 
 
 @pytest.mark.parametrize("batches", [2, 6, 8, 24])

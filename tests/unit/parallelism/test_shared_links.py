@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from llmprism.model import StepClock
+from llmprism.parallelism.last_messages import shared_rows
 from llmprism.parallelism.shared_links import after_collectives, collective_rows
 from unit.builders import MS, Flow, transfer_table
 
@@ -147,3 +148,15 @@ def test_an_activation_and_a_gradient_that_meet_are_no_collective():
         for ends, at in (("ab", 10), ("ba", 50), ("ab", 70), ("ab", 110), ("ba", 110), ("ba", 160))
     ]
     assert not collective_rows(transfer_table(flows), [(0, 1)], CLOCK).any()
+
+
+@pytest.mark.parametrize(("left", "found"), [(2_000_000, False), (2_400_000, True)])
+def test_what_is_a_whole_number_of_messages_is_messages_that_follow_each_other_at_once(left, found):
+    flows = []
+    for step in range(STEPS):
+        base = step * 200 * MS
+        for k in range(30):
+            flows.append(Flow("a", "b", base + (5 + 5 * k) * MS, base + (6 + 5 * k) * MS, 1_000_000))
+            flows.append(Flow("b", "a", base + (8 + 5 * k) * MS, base + (9 + 5 * k) * MS, 1_000_000))
+        flows += [Flow(*ends, base + at * MS, base + (at + 3) * MS, left) for ends, at in (("ab", 160), ("ba", 164))]
+    assert shared_rows(transfer_table(flows), [(0, 1)], CLOCK).any() == found

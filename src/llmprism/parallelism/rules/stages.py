@@ -56,6 +56,16 @@ class StageRules:
     """Share of complete steps from which on the others are left out; with sequences of many lengths no two are
     alike."""
 
+    counted_share: float = 0.5
+    """Share of the steps of all pairs that must have one number of messages, and of the bytes that must pass in single
+    ones, for these to be counted: most of them. Of 242 random pipelines 218 were counted rightly by this alone."""
+
+    counted_alike: float = 0.3
+    """Share by which a single message may differ from the usual one: sequences of one step differ by less."""
+
+    counted_rounds: int = 3
+    """Rounds in which the usual message is the median of those that are nearer to one of it than to none or two."""
+
     agreed_apart: float = 0.1
     """Share of the usual distance between two silences of a step within which silences of two pairs are at one
     place."""
@@ -148,6 +158,14 @@ class StageRules:
     shared_arc: float = 0.25
     """Messages of the activations' size that the collective holds at least. Two messages that follow each other at once
     look like one of twice the size, but not at the same time both ways."""
+
+    whole_messages: float = 0.05
+    """Messages by which what is left of a step may differ from a whole number of messages that follow each other at
+    once: 0.00 to 0.04 in random jobs without a collective; one in ten collectives is as near by chance."""
+
+    collective_messages: float = 4.0
+    """Messages of a direction in a step, by its own pauses, that a collective is at most: 0.7 to 2.2 in 21 random jobs
+    that have one, 25 to 210 in bursts of interleaved chunks."""
 
     same_size: float = 0.1
     """Share by which the large messages of the two directions may differ."""

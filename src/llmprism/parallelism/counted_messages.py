@@ -1,0 +1,73 @@
+"""How many messages make up a step, counted one by one: bursts in units of the usual one.
+
+A direction of a link rests between two messages, while a stage computes, and hardly within one. So its rows, joined
+over short rests, are messages, but for those that a stall cut in two or that followed each other at once. What most of
+them carry is a message; each burst is so many of these as its bytes say, and a step as many as its bursts. Nothing adds
+up: bytes that differ from message to message (sequences of many lengths, sampled records, padding) shift no place of a
+later message, and a record that was lost takes one message from one step of one pair. Where most steps of most pairs
+have the same number, and most bytes pass in single messages, that is the number.
+
+How long the rest between messages is, is not known before. The longest of a step may be another one (gradients are
+synchronised where the clock ticks among the passes), or, with two micro-batches, the only one: both are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from llmprism.arrays import Bool, Float64, Int64
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
+from llmprism.parallelism.rows_in_steps import rows_in_steps
+from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.stats.robust import half_of_sum
+
+__all__ = ["counted_messages"]
+
+
+def counted_messages(
+    transfers: TransferTable, pairs: Int64, clock: StepClock, rules: LayoutRules = RULES
+) -> Iterator[int]:
+    """Messages per step and direction that most steps of these pairs have, without the longest rest of each step and
+    with it; nothing where they do not agree."""
+    own = rows_in_steps(transfers, pairs, clock)
+    kept = clock.regular[own.step] & (transfers.bytes[own.rows] >= MESSAGE_FLOOR_BYTES)
+    rows, cell = own.rows[kept], own.cell[kept]
+    inside = np.diff(cell) == 0
+    if not inside.any():
+        return
+    rest = np.where(inside, np.maximum(transfers.start_ns[rows[1:]] - transfers.end_ns[rows[:-1]], 0), 0).astype(float)
+    size = transfers.bytes[rows].astype(np.float64)
+    for left_out in (_longest_of_each(rest, cell[1:]), ~inside):
+        usual = half_of_sum(np.where(left_out, 0.0, rest))
+        begun = np.append(True, ~inside | (rest > rules.stages.message_pause * usual))
+        bursts = np.bincount(np.cumsum(begun) - 1, size).astype(np.float64)
+        messages = _most_common(bursts, cell[begun], rules)
+        if messages is not None:
+            yield messages
+
+
+def _longest_of_each(rest: Float64, cell: Int64) -> Bool:
+    """The longest rest of each cell."""
+    order = np.lexsort((-rest, cell))
+    longest = np.zeros(rest.size, dtype=np.bool_)
+    longest[order[np.flatnonzero(np.diff(cell[order], prepend=-1))]] = True
+    return longest
+
+
+def _most_common(size: Float64, cell: Int64, rules: LayoutRules) -> int | None:
+    """Messages that most cells have, from the bytes of their bursts; None where few cells agree, or few bytes pass in
+    single messages."""
+    message = float(np.median(size))
+    for _ in range(rules.stages.counted_rounds):
+        single = np.round(size / message) == 1.0
+        message = float(np.median(size[single])) if single.any() else message
+    parts = np.round(size / message)
+    single = np.abs(size / message - 1.0) <= rules.stages.counted_alike
+    if size[single].sum() < rules.stages.counted_share * size.sum():
+        return None
+    counts = np.bincount(np.unique(cell, return_inverse=True)[1], parts).astype(np.int64)
+    messages = int(np.argmax(np.bincount(counts)))
+    return messages if messages > 1 and (counts == messages).mean() > rules.stages.counted_share else None
