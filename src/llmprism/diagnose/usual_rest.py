@@ -74,6 +74,10 @@ def whole_job(job: Job, steps: Steps, until_ns: int, period_ns: float, rules: Fa
     per_step = bytes_per_step(curve, ends)
     begin, end = same_point(curve, per_step, back, rules)
     beyond = (curve.total - float(curve.at(ends[-1:])[0])) / max(per_step[0], 1.0)
+    if (
+        0 < steps.job_end_ns <= transfers.end_ns[rows].max()
+    ):  # counted pair by pair, which tells overlapping steps apart
+        beyond = 0.0
     return WholeJob(rows, since, ends, begin[1:], end[1:], float(end[0] - begin[0]), beyond)
 
 
