@@ -67,10 +67,11 @@ def counted_from_end(
     when = _reached(transfers.pair_offsets, transfers.end_ns, transfers.bytes, found.pairs, found.due)
     seen, missing = when[:, : ticks.size], when[:, ticks.size :].max(axis=0)
     moved = np.append(_moved(seen, ticks, clock.period_ns, rules) if ticks_too_late else ticks, missing)
-    if (np.diff(moved) <= 0).any():
-        return clock
+    by = float(median(ticks - moved[: ticks.size])) / clock.period_ns
+    if (np.diff(moved) <= 0).any() or (ticks_too_late and by <= rules.ends.counted_early):
+        return clock  # bytes that take no time are no gathering: a member lacks them that was let down
     regular = np.append(clock.regular[: ticks.size - 1], np.ones(found.steps, dtype=np.bool_))
-    return StepClock(moved, regular, clock.dominance, complete=True)
+    return StepClock(moved, regular, clock.dominance, complete=ticks_too_late)
 
 
 def _moved(when: Int64, ticks: Int64, period_ns: float, rules: LayoutRules) -> Int64:

@@ -272,8 +272,8 @@ class StepEndRules:
     that lacks more when the job ends has not sent its gradients, and the job has not ended its step."""
 
     counted_early: float = 0.01
-    """Share of a step's bytes from the place of the ticks to that of the job's end, from which it is another place: ten
-    times what bytes vary by (`clock.exact_bytes`)."""
+    """Share of a step, of its bytes and of its time, from the place of the job's end to that of the ticks, from which
+    it is another place: ten times what bytes vary by (`clock.exact_bytes`)."""
 
     # Norms of pipelines without replicas
     norm_steady: float = 0.05
