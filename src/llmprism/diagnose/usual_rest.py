@@ -83,7 +83,10 @@ def whole_job(job: Job, steps: Steps, until_ns: int, period_ns: float, rules: Fa
     per_step = bytes_per_step(curve, ends)
     begin, end = same_point(curve, per_step, back, rules)
     beyond = (curve.total - float(curve.at(ends[-1:])[0])) / max(per_step[0], 1.0)
-    since_end = (float(transfers.end_ns[rows].max()) - float(ends[-1])) / period_ns
+    last = float(transfers.end_ns[rows].max())
+    since_end = (last - float(ends[-1])) / period_ns
+    if 0 < steps.job_end_ns <= last:  # counted pair by pair, which tells overlapping steps apart
+        beyond, since_end = 0.0, 0.0
     return WholeJob(rows, since, ends, begin[1:], end[1:], float(end[0] - begin[0]), beyond, since_end)
 
 

@@ -23,11 +23,13 @@ class StepClock:
 
     `dominance` (0..1) is the share of steps whose ends are their longest silences: how clearly the steps show. What is
     asked thousands of times while clocks are compared, how many steps there are and how long, is found out once.
+    `complete`: the last tick is the end of the job, and of a step.
     """
 
     boundary_ns: Int64
     regular: Bool
     dominance: float
+    complete: bool = False
 
     @cached_property
     def steps(self) -> int:

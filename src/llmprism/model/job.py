@@ -31,7 +31,8 @@ class Job:
     exchanged bulk traffic with somebody outside, storage mostly; 0 where they never did. `clock_candidates` are the
     rhythms that may be the step's, the best first (the one that `clock` follows): slower ones such as checkpoints and
     faster ones such as layers or micro-batches show as clearly at times. `slots` are the indices of the members' GPUs
-    within their servers, -1 where the topology does not say; empty where it says nothing.
+    within their servers, -1 where the topology does not say; empty where it says nothing. `watched_until_ns` is when
+    the window ends (0: not known): a silence up to then was seen.
     """
 
     id: str
@@ -45,3 +46,4 @@ class Job:
     outside_until_ns: int = 0
     clock_candidates: tuple[ClockCandidate, ...] = ()
     slots: tuple[int, ...] = ()
+    watched_until_ns: int = 0

@@ -40,13 +40,15 @@ class Steps:
 
     A pause between one step's end and the next step's first activity (checkpoint, evaluation) is inside no step.
     Nothing is sent for the next step before `end_ns`; but some members may be done with the step only later, while
-    others have begun the next one, the last of them at `done_ns` (None: all are done at the end).
+    others have begun the next one, the last of them at `done_ns` (None: all are done at the end). `job_end_ns` is when
+    the job had sent all of its last step, and sent no more (0: not seen).
     """
 
     start_ns: Int64
     end_ns: Int64
     setup: Bool
     done_ns: Int64 | None = None
+    job_end_ns: int = 0
 
     @property
     def count(self) -> int:

@@ -24,7 +24,7 @@ from llmprism.parallelism.phase import message_silences
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.silences import Silences
 
-__all__ = ["on_byte_line"]
+__all__ = ["on_byte_line", "running_medians"]
 
 
 def on_byte_line(transfers: TransferTable, clock: StepClock, rules: LayoutRules = RULES) -> StepClock:
@@ -39,7 +39,7 @@ def on_byte_line(transfers: TransferTable, clock: StepClock, rules: LayoutRules 
         return clock
     steps = np.cumsum(np.maximum(np.rint(np.diff(sent, prepend=sent[0]) / usual), 1.0))
     place = sent / usual - steps
-    line = _running_median(place, min(2 * rules.ends.line_ticks + 1, place.size))
+    line = running_medians(place, min(2 * rules.ends.line_ticks + 1, place.size))
     off = np.abs(place - line)
     limit = max(rules.ends.off_line, rules.ends.off_line_spreads * float(median(off)))
     moved = _between(off > limit)
@@ -47,10 +47,10 @@ def on_byte_line(transfers: TransferTable, clock: StepClock, rules: LayoutRules 
     return clock if (np.diff(ticks) <= 0).any() else replace(clock, boundary_ns=ticks)
 
 
-def _running_median(value: Float64, width: int) -> Float64:
-    """The median of so many values about each, of the first or the last ones at the ends."""
-    middle = medians(np.lib.stride_tricks.sliding_window_view(value, width), axis=1)
-    found: Float64 = middle[np.clip(np.arange(value.size) - width // 2, 0, middle.size - 1)]
+def running_medians(value: Float64, width: int) -> Float64:
+    """The median of so many values about each along the last axis, of the first or the last ones at the ends."""
+    middle = medians(np.lib.stride_tricks.sliding_window_view(value, width, axis=-1), axis=-1)
+    found: Float64 = middle[..., np.clip(np.arange(value.shape[-1]) - width // 2, 0, middle.shape[-1] - 1)]
     return found
 
 

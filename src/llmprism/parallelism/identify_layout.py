@@ -12,7 +12,6 @@ import numpy as np
 from llmprism.arrays import Bool
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, Sharding
-from llmprism.parallelism.byte_line import on_byte_line
 from llmprism.parallelism.chain_trees import without_chain_trees
 from llmprism.parallelism.closing_links import without_light_closings
 from llmprism.parallelism.composed import (
@@ -32,6 +31,7 @@ from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_fe
 from llmprism.parallelism.hybrid import shard_grid
 from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
 from llmprism.parallelism.interruptions import after_interruptions
+from llmprism.parallelism.job_end import settled_clock
 from llmprism.parallelism.last_messages import shared_rows
 from llmprism.parallelism.layout_evidence import (
     LayoutEvidence,
@@ -91,8 +91,7 @@ def _with_clock(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> Jo
     explained = compositions_of(job, sizes, None if draft.mixed else layout, rules)
     draft, layout = _as_bytes_say(job, bulk, draft, layout, explained)
     draft = _with_replicas(draft, tensor_widths(explained, layout.layout, rules))
-    if draft.groups and not draft.pipes.forward:
-        draft = replace(draft, clock=on_byte_line(job.transfers, draft.clock, rules))
+    draft = replace(draft, clock=settled_clock(job, draft))
     layout = _stated(draft)
     return _judged(layout, job, bulk, draft, other_readings(explained, job.transfers, layout, rules))
 

@@ -31,7 +31,7 @@ from llmprism.parallelism.phase import message_silences
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.silences import Silences
 
-__all__ = ["after_interruptions"]
+__all__ = ["after_interruptions", "interruption_ns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def after_interruptions(
     silences = message_silences(transfers, transfers.pair_bytes > 0)
     if silences.count < clock.steps:
         return clock
-    begun = None if has_pipelines else place_by_begin(silences, clock, _limit(silences, clock, rules), rules)
+    begun = None if has_pipelines else place_by_begin(silences, clock, interruption_ns(silences, clock, rules), rules)
     if begun is not None:
         clock = _at_place(silences, clock, begun, rules)
     found = _interruptions(silences, clock, rules)
@@ -75,14 +75,14 @@ def _interruptions(silences: Silences, clock: StepClock, rules: LayoutRules) -> 
     """The silences of single steps that are far longer than the longest of the usual steps. In its first step a job is
     set up, which takes long and interrupts nothing."""
     ticks, step = clock.boundary_ns, _steps_of(silences, clock)
-    chosen = np.flatnonzero((step > 0) & (_lengths(silences) > _limit(silences, clock, rules)))
+    chosen = np.flatnonzero((step > 0) & (_lengths(silences) > interruption_ns(silences, clock, rules)))
     chosen = chosen[_isolated(step[chosen])]
     sent, at = bytes_at(silences, ticks), silences.bytes_before[chosen].astype(np.float64)
     size = np.maximum(np.diff(sent), 1.0)[step[chosen]]
     return _Interruptions(silences.begin_ns[chosen], step[chosen], (at - sent[step[chosen]]) / size)
 
 
-def _limit(silences: Silences, clock: StepClock, rules: LayoutRules) -> float:
+def interruption_ns(silences: Silences, clock: StepClock, rules: LayoutRules) -> float:
     """The length from which a silence is far longer than the longest of the usual steps."""
     rule, step = rules.ends, _steps_of(silences, clock)
     longest = np.zeros(clock.boundary_ns.size - 1)

@@ -37,6 +37,7 @@ __all__ = [
     "pipeline_clock",
     "replicas_rest_clock",
     "rests_after",
+    "sent_by",
     "shifted_clock",
     "usable_clock",
 ]
@@ -82,7 +83,7 @@ def _gathered_later(transfers: TransferTable, gradient: Bool, asleep: Int64, awa
     length = asleep[1:] - awake[:-1]
     places = np.stack([awake[:-1] + length * eighths // 8 for eighths in range(6)], axis=1)  # ascending, step by step
     moments = np.append(places, awake[-1])
-    sent = _sent_by(transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, moments)
+    sent = sent_by(transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, moments)
     within = sent[:, :-1].reshape(pairs.size, -1, 6)
     parts = np.median(np.diff(within, axis=2), axis=1).T
     whole = np.median(np.diff(sent[:, ::6], axis=1), axis=1)
@@ -232,7 +233,7 @@ def gradient_clock(
 
 
 @kernel
-def _sent_by(offsets: Int64, end: Int64, size: Int64, pairs: Int64, boundary: Int64) -> Float64:
+def sent_by(offsets: Int64, end: Int64, size: Int64, pairs: Int64, boundary: Int64) -> Float64:
     """Bytes that each pair had sent by each boundary."""
     sent = np.zeros((pairs.size, boundary.size))
     for index in range(pairs.size):
@@ -257,7 +258,7 @@ def _with_stragglers(transfers: TransferTable, gradient: Bool, boundary_ns: Int6
     pairs = np.flatnonzero(gradient & (sums >= MESSAGE_FLOOR_BYTES * boundary_ns.size))
     if boundary_ns.size < 4 or not pairs.size:
         return late
-    level = _sent_by(transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, late)
+    level = sent_by(transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, late)
     step = np.median(np.diff(level, axis=1), axis=1)
     exact = np.median(np.abs(np.diff(level, axis=1) - step[:, None]), axis=1) <= rules.clock.exact_bytes * step
     line = step[:, None] * np.arange(boundary_ns.size)

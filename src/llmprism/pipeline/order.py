@@ -13,6 +13,7 @@ What is done here needs totals, clocks and findings only, which are small.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llmprism.diagnose import congestion_note, switch_loads, with_congestion_signs
 from llmprism.diagnose.find_faults import find_shared_faults, with_costs
@@ -64,7 +65,8 @@ def recognise_jobs(cluster: Cluster, topology: Topology | None) -> tuple[Draft, 
     """What the graph of pairs says, and the jobs in it."""
     draft = draft_clusters(cluster.graph, cluster.graph.segments, topology)
     joined = join_clusters(draft, cluster.clocks(draft), topology)
-    return draft, draft_jobs(draft, joined, cluster.rails(draft, joined.questions), topology)
+    jobs = draft_jobs(draft, joined, cluster.rails(draft, joined.questions), topology)
+    return draft, [replace(job, watched_until_ns=cluster.graph.window.end_ns) for job in jobs]
 
 
 def find_findings(

@@ -46,13 +46,14 @@ class JobDraft:
     outside_until_ns: int = 0
     clock_candidates: tuple[ClockCandidate, ...] = ()
     slots: tuple[int, ...] = ()
+    watched_until_ns: int = 0
 
     def job(self, transfers: TransferTable) -> Job:
         """The job with the transfers of its pairs; pieces of one pair that both are this job's are joined again."""
         transfers, bulk = _joined_pieces(transfers, self.bulk)
         return Job(
             self.id, self.members, self.servers, self.confidence, transfers, bulk, self.clock, self.places,
-            self.outside_until_ns, self.clock_candidates, self.slots,
+            self.outside_until_ns, self.clock_candidates, self.slots, self.watched_until_ns,
         )  # fmt: skip
 
 

@@ -24,12 +24,14 @@ def steps_of(job: Job, layout: JobLayout, rules: TimelineRules = RULES) -> Steps
     clock = layout.clock
     if clock is None or not clock.steps:
         return Steps.empty()
+    complete = clock.complete
     clock = with_first_steps(job, layout, clock, rules)
     first = first_messages(job.transfers, clock.boundary_ns, rules)
     boundary = with_optimizer(layout, clock.boundary_ns, first, rules)
     done = last_done(job, layout, clock.boundary_ns, first, rules)
     regular = np.flatnonzero(clock.regular)
-    if regular.size > 1 and regular[-1] == clock.regular.size - 1 and _cut_off(job.transfers, layout, clock, rules):
+    to_the_end = regular.size > 1 and regular[-1] == clock.regular.size - 1 and not complete
+    if to_the_end and _cut_off(job.transfers, layout, clock, rules):
         regular = regular[:-1]
     start, end = boundary[regular], boundary[regular + 1]
     lead = first[regular] - start
@@ -40,7 +42,8 @@ def steps_of(job: Job, layout: JobLayout, rules: TimelineRules = RULES) -> Steps
     duration = end - start
     setup[0] = bool(regular[0] == 0 and duration[0] > rules.setup_factor * median(duration))
     over = None if done is None else np.maximum(done[regular + 1], end)
-    return Steps(start.astype(np.int64), end.astype(np.int64), setup, over)
+    job_end_ns = int(clock.boundary_ns[-1]) if complete else 0
+    return Steps(start.astype(np.int64), end.astype(np.int64), setup, over, job_end_ns)
 
 
 def _cut_off(transfers: TransferTable, layout: JobLayout, clock: StepClock, rules: TimelineRules) -> bool:

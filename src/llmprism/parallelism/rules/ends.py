@@ -259,6 +259,22 @@ class StepEndRules:
     gathering_stages: float = 0.3
     """Share of the bytes of gradients on stages that do so: all but the first, so half or more."""
 
+    # The end of the job
+    counted_bytes: float = 0.5
+    """Share of the bytes on pairs whose steps repeat (to `clock.step_tolerance`) from which the job's end tells the
+    place of a step's: those of a pipeline's activations or of its gradients at least."""
+
+    counted_ticks: int = 6
+    """Ticks from which the line of a pair's bytes is known: so many that two misplaced ones leave its median alone."""
+
+    gathered_at_most: float = 0.5
+    """Share of a pair's bytes of a step that are parameters for the next one: as many as its gradients, at most. A pair
+    that lacks more when the job ends has not sent its gradients, and the job has not ended its step."""
+
+    counted_early: float = 0.01
+    """Share of a step, of its bytes and of its time, from the place of the job's end to that of the ticks, from which
+    it is another place: ten times what bytes vary by (`clock.exact_bytes`)."""
+
     # Norms of pipelines without replicas
     norm_steady: float = 0.05
     """Share of a step by which its place in the rest may vary."""

@@ -1,0 +1,149 @@
+"""Where the steps of a job end, by how the job itself does.
+
+A job that ends has ended its last step: nothing is sent for a next one. So every pair has sent whole steps then, and
+what it sends between that place of its bytes and the clock's tick, in all steps before, is the next step's (gathers of
+parameters, the first activations), or this step's where the tick is too early. A step ends when the last pair has sent
+its bytes. Nothing need be silent there: gathers that hide under the next forward pass leave no pause at the end of a
+step, and no other trace of it than the job's last step, which has none behind it.
+
+A checkpoint or an evaluation that the window ends in tells the same. But who crashes or hangs leaves a step in the
+middle, and so does a window. In a pipeline that shows: activations are outstanding. Elsewhere the end says only that a
+tick is missing, where pairs have sent whole steps since the last one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from llmprism.arrays import Bool, Float64, Int64, median, medians
+from llmprism.kernel import kernel
+from llmprism.model.clock import StepClock
+from llmprism.model.flows import TransferTable
+from llmprism.model.job import Job
+from llmprism.parallelism.byte_line import on_byte_line, running_medians
+from llmprism.parallelism.interruptions import interruption_ns
+from llmprism.parallelism.partial_layout import PartialLayout
+from llmprism.parallelism.phase import message_silences, outstanding, sent_by
+from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.stats.robust import half_of_sum
+
+__all__ = ["counted_from_end", "settled_clock"]
+
+
+def settled_clock(job: Job, draft: PartialLayout) -> StepClock:
+    """The clock of a draft on the line of its bytes (where only gradients are sent), and counted from the job's end."""
+    links, clock = draft.stage_links, draft.clock
+    if not draft.groups:
+        return clock
+    if not draft.pipes.forward:
+        clock = on_byte_line(job.transfers, clock, draft.rules)
+    return counted_from_end(job, draft.job.transfers, links, clock, draft.rules)
+
+
+def counted_from_end(
+    job: Job, passes: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
+) -> StepClock:
+    """The clock, its ticks at the place of the bytes at which the job ended; as it is where the job did not, or left a
+    step in the middle. `links` are those between stages, as pairs there and back, of whose rows `passes` has bytes for
+    activations and their gradients only."""
+    transfers = job.transfers
+    silences = message_silences(transfers, transfers.pair_bytes > 0)
+    if clock.steps < rules.clock.least_steps or silences.count < clock.steps:
+        return clock
+    end = int(silences.begin_ns[-1])
+    ticks = clock.boundary_ns[clock.boundary_ns < end - 0.5 * clock.period_ns]
+    interrupted = job.watched_until_ns - end > interruption_ns(silences, clock, rules)
+    if not interrupted or ticks.size < rules.ends.counted_ticks:
+        return clock
+    bulk = job.bulk if job.bulk is not None else transfers.pair_bytes > 0
+    found = _from_end(transfers, bulk, links, ticks, end, rules)
+    if found is None or (links and not _all_answered(passes, links, silences.begin_ns, clock, rules)):
+        return clock
+    ticks_too_late = found.early > 0.0 and bool(links) and found.steps == 1
+    if not ticks_too_late and (found.early != 0.0 or found.steps < 1 or ticks.size < clock.boundary_ns.size):
+        return clock
+    when = _reached(transfers.pair_offsets, transfers.end_ns, transfers.bytes, found.pairs, found.due)
+    seen, missing = when[:, : ticks.size], when[:, ticks.size :].max(axis=0)
+    moved = np.append(_moved(seen, ticks, clock.period_ns, rules) if ticks_too_late else ticks, missing)
+    by = float(median(ticks - moved[: ticks.size])) / clock.period_ns
+    if (np.diff(moved) <= 0).any() or (ticks_too_late and by <= rules.ends.counted_early):
+        return clock  # bytes that take no time are no gathering: a member lacks them that was let down
+    regular = np.append(clock.regular[: ticks.size - 1], np.ones(found.steps, dtype=np.bool_))
+    return StepClock(moved, regular, clock.dominance, complete=ticks_too_late)
+
+
+def _moved(when: Int64, ticks: Int64, period_ns: float, rules: LayoutRules) -> Int64:
+    """The ticks where the last pair has sent its bytes of the step; those that are far from their usual place of it (a
+    record was lost, a checkpoint came between) at that."""
+    off = np.minimum(when, ticks).max(axis=0) - ticks
+    usual = int(median(off))
+    return ticks + np.where(np.abs(off - usual) <= rules.ends.near_phase * period_ns, off, usual)
+
+
+def _all_answered(
+    passes: TransferTable, links: list[tuple[int, int]], moments: Int64, clock: StepClock, rules: LayoutRules
+) -> bool:
+    """Is less than half of a message outstanding in the last of these moments, or little of what ever is?"""
+    sign = np.zeros(passes.pair_count, dtype=np.int8)
+    sign[[there for there, _ in links]] = 1
+    sign[[back for _, back in links]] = -1
+    message = half_of_sum(passes.bytes[passes.messages_of(sign != 0)])
+    waiting = outstanding(passes, sign, moments, clock.period_ns)
+    return bool(waiting.bytes[-1] <= 0.5 * message or waiting.share[-1] <= rules.ends.settled)
+
+
+@dataclass(frozen=True, slots=True)
+class _FromEnd:
+    """Pairs whose steps repeat, what each will have sent by the end of the step at each tick and at those that are
+    missing after the last, the share of a step that all of them send between that and the ticks (`early`, for the next
+    step; negative: after the ticks), and how many steps after the last tick the job ended."""
+
+    pairs: Int64
+    due: Float64
+    early: float
+    steps: int
+
+
+def _from_end(
+    transfers: TransferTable, bulk: Bool, links: list[tuple[int, int]], ticks: Int64, end: int, rules: LayoutRules
+) -> _FromEnd | None:
+    """None where the pairs whose steps repeat are not most of the bytes, or where one that carries gradients lacks more
+    than parameters are: then they were not sent. Counted from the end steps lie on a line, which retransmissions and
+    evaluations move for all that was before."""
+    pairs = np.flatnonzero(bulk & (transfers.pair_bytes > 0))
+    level = sent_by(transfers.pair_offsets, transfers.end_ns, transfers.bytes, pairs, np.append(ticks, end))
+    length = np.diff(level[:, :-1], axis=1)
+    step = medians(length, axis=1)
+    spread = medians(np.abs(length - step[:, None]), axis=1)
+    noise = rules.ends.surely_behind * np.maximum(rules.clock.exact_bytes * step, spread)
+    exact = (spread <= rules.clock.step_tolerance * step) & (step > 0)
+    if step[exact].sum() < rules.ends.counted_bytes * step.sum():
+        return None
+    steps = int(np.rint((level[exact, -1] - level[exact, -2]).sum() / step[exact].sum()))
+    line = level[:, -1:] - step[:, None] * np.arange(steps + ticks.size - 1, -1, -1)
+    off = running_medians(level[:, :-1] - line[:, : ticks.size], min(2 * rules.ends.line_ticks + 1, ticks.size))
+    between_stages = np.isin(pairs, [pair for link in links for pair in link])
+    if (~between_stages & (off[:, -1] - noise > rules.ends.gathered_at_most * step)).any():
+        return None
+    line[:, : ticks.size] += off - off[:, -1:]
+    early = float(np.where(np.abs(off[:, -1]) <= noise, 0.0, off[:, -1])[exact].sum() / step[exact].sum())
+    early = early if abs(early) > rules.ends.counted_early else 0.0
+    return _FromEnd(pairs[exact], (line - noise[:, None])[exact], early, steps)
+
+
+@kernel
+def _reached(offsets: Int64, end: Int64, size: Int64, pairs: Int64, due: Float64) -> Int64:
+    """When each pair had sent so many bytes (ascending for each): the end of the row that made them up; -1 where it was
+    none."""
+    when = np.full(due.shape, -1, dtype=np.int64)
+    for index in range(pairs.size):
+        row, total, last = offsets[pairs[index]], 0.0, np.int64(-1)
+        for k in range(due.shape[1]):
+            while row < offsets[pairs[index] + 1] and total < due[index, k]:
+                total += size[row]
+                last = max(last, end[row])
+                row += 1
+            when[index, k] = last
+    return when

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from llmprism.model import StepClock
+from llmprism.model.job import Job
+from llmprism.parallelism.job_end import counted_from_end
+from unit.builders import MS, Flow, transfer_table
+
+STEPS, STEP, MB = 12, 100 * MS, 1_000_000
+
+
+def job(last_step=(0, 1, 2, 3, 4), watched=5 * STEP):
+    """Two stages of two replicas: parameters are gathered while the first activation is on its way, the gradient comes
+    back, gradients are reduced. Of the last step only some of these; nobody gathers for another one."""
+    flows = []
+    for step in range(STEPS):
+        now = step * STEP
+        parts = [
+            [Flow(a, b, now, now + 20 * MS, 2 * MB) for a, b in ("ab", "ba", "cd", "dc")],
+            [Flow("a", "c", now + 10 * MS, now + 12 * MS, MB), Flow("b", "d", now + 10 * MS, now + 12 * MS, MB)],
+            [Flow("c", "a", now + 50 * MS, now + 52 * MS, MB), Flow("d", "b", now + 50 * MS, now + 52 * MS, MB)],
+            [Flow(a, b, now + 60 * MS, now + 70 * MS, 4 * MB) for a, b in ("cd", "dc")],
+            [Flow(a, b, now + 80 * MS, now + 95 * MS, 4 * MB) for a, b in ("ab", "ba")],
+        ]
+        flows += [flow for k in (last_step if step == STEPS - 1 else range(5)) for flow in parts[k]]
+    table = transfer_table(flows)
+    until = max(flow.end_ns for flow in flows) + watched
+    return Job("job", tuple(range(4)), (), 1.0, table, watched_until_ns=until)
+
+
+def links_of(table):
+    pair = {(int(a), int(b)): k for k, (a, b) in enumerate(zip(table.pair_src, table.pair_dst, strict=True))}
+    a, b, c, d = (table.addresses.index(name) for name in "abcd")
+    return [(pair[a, c], pair[c, a]), (pair[b, d], pair[d, b])]
+
+
+def clock_at(place, steps=STEPS):
+    ticks = np.arange(steps, dtype=np.int64) * STEP + place
+    return StepClock(ticks, np.ones(steps - 1, dtype=np.bool_), 1.0)
+
+
+ENDS = [step * STEP + 95 * MS for step in range(STEPS)]
+
+
+def test_what_is_gathered_before_the_ticks_is_the_next_steps():
+    """Ticks after the gathers: the last step has none behind it."""
+    seen = job()
+    found = counted_from_end(seen, seen.transfers, links_of(seen.transfers), clock_at(20 * MS))
+    assert found.complete
+    assert found.boundary_ns[1:].tolist() == ENDS
+
+
+@pytest.mark.parametrize("last_step", [(0, 1), (0, 1, 2), (0, 1, 2, 3)])
+def test_a_job_that_stops_in_a_step_tells_no_end(last_step):
+    """Activations are outstanding, or gradients have not been reduced."""
+    seen, clock = job(last_step), clock_at(20 * MS)
+    assert counted_from_end(seen, seen.transfers, links_of(seen.transfers), clock) is clock
+
+
+def test_a_window_that_ends_tells_no_end():
+    seen, clock = job(watched=0), clock_at(20 * MS)
+    assert counted_from_end(seen, seen.transfers, links_of(seen.transfers), clock) is clock
+
+
+def test_ticks_that_are_missing_at_the_end_are_added():
+    seen = job()
+    clock = StepClock(np.array(ENDS[:-2], dtype=np.int64), np.ones(STEPS - 3, dtype=np.bool_), 1.0)
+    assert counted_from_end(seen, seen.transfers, [], clock).boundary_ns.tolist() == ENDS
