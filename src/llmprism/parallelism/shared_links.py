@@ -241,7 +241,8 @@ def _taken(
     result: Bool, rules: LayoutRules,
 ) -> bool:  # fmt: skip
     """Whether the two arcs of a link are a collective; if so, `result` marks their rows."""
-    if abs((sizes := [end - begin for begin, end in arcs])[0] - sizes[1]) > rules.stages.same_size * max(sizes):
+    sizes = [end - begin for begin, end in arcs]
+    if abs(sizes[0] - sizes[1]) > rules.stages.same_size * max(sizes):
         return False
     ways = [of_pair(pair) for pair in link]
     cycles = [_cycle(own, *arc) for own, arc in zip(ways, arcs, strict=True)]

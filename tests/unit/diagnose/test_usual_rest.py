@@ -1,5 +1,7 @@
 """Whether a job only rests where it always does, before anything is calls of its members."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -106,3 +108,12 @@ def test_a_job_stops_after_whole_steps_where_their_bytes_are_all_there(members, 
     seen = whole_job(cut, Steps(steps.start_ns[:-1], steps.end_ns[:-1], steps.setup[:-1]), last_of(cut), PERIOD)
     assert seen is not None
     assert seen.after_whole_steps() is whole
+
+
+def test_a_job_that_has_sent_all_of_its_last_step_has_begun_no_other():
+    """What was sent long after the clock's tick is of the step that the job ended with."""
+    job, steps = with_one_more(250)
+    whole = whole_job(job, replace(steps, job_end_ns=last_of(job)), last_of(job), PERIOD)
+    assert whole is not None
+    assert whole.after_whole_steps()
+    assert not whole.begun_anew()

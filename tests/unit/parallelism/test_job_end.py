@@ -66,3 +66,21 @@ def test_ticks_that_are_missing_at_the_end_are_added():
     seen = job()
     clock = StepClock(np.array(ENDS[:-2], dtype=np.int64), np.ones(STEPS - 3, dtype=np.bool_), 1.0)
     assert counted_from_end(seen, seen.transfers, [], clock).boundary_ns.tolist() == ENDS
+
+
+def test_bytes_that_take_no_time_are_no_gathering():
+    """Who dies in the last reduction leaves its peers without a message that took them half a millisecond before."""
+    flows = []
+    for step in range(STEPS):
+        now = step * STEP
+        flows += [Flow("a", "c", now + 10 * MS, now + 12 * MS, MB), Flow("c", "a", now + 50 * MS, now + 52 * MS, MB)]
+        flows += [Flow(a, b, now + 60 * MS, now + 95 * MS, 8 * MB) for a, b in ("ab", "ba", "cd", "dc")]
+        last = [("a", "b"), ("b", "a")] if step < STEPS - 1 else []
+        flows += [Flow(a, b, now + 95 * MS, now + 95 * MS + MS // 2, MB) for a, b in last]
+    table = transfer_table(flows)
+    names = [(table.addresses[a], table.addresses[b]) for a, b in zip(table.pair_src, table.pair_dst, strict=True)]
+    until = max(flow.end_ns for flow in flows) + 5 * STEP
+    seen = Job("job", tuple(range(4)), (), 1.0, table, watched_until_ns=until)
+    clock = clock_at(96 * MS, STEPS - 1)
+    links = [(names.index(("a", "c")), names.index(("c", "a")))]
+    assert counted_from_end(seen, table, links, clock) is clock

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -82,6 +84,17 @@ def test_a_step_that_the_window_cuts_off_has_no_end():
     assert steps_of(*result(whole, boundary)).count == 6
     goes_on = [*cut, burst(boundary[-1], lead_ms=60)]
     assert steps_of(*result(goes_on, boundary)).count == 6
+
+
+def test_a_last_step_that_the_job_ended_with_is_whole():
+    """Nobody gathers for a next step, so that it has fewer bytes than the others."""
+    boundary = np.arange(7) * STEP
+    boundary[-1] = 5 * STEP + 80 * MS
+    flows = [*(burst(b) for b in boundary[:-2]), burst(boundary[-2], lead_ms=50, size=600_000)]
+    job, layout = result(flows, boundary)
+    steps = steps_of(job, replace(layout, clock=replace(layout.clock, complete=True)))
+    assert steps.count == 6
+    assert steps.job_end_ns == boundary[-1]
 
 
 def test_a_pause_before_a_step_belongs_to_no_step():
