@@ -11,12 +11,13 @@ LAST = 10 * SECOND
 UNTIL = LAST + 15 * SECOND
 
 
-def gone(until, every_s=1, talk_until=UNTIL):
-    """Ranks that say something every second, `until` says how long each of those named; the training ends at LAST."""
+def gone(until, every_s=1, talk_until=UNTIL, again=""):
+    """Ranks that say something every second, `until` says how long each of those named; the training ends at LAST.
+    Those named in `again` talk again from six seconds later on."""
     flows = [Flow(a, b, at, at + MS, 4_000_000) for at in range(0, LAST, SECOND) for a, b in ("ab", "bc", "cd", "da")]
     for name in NAMES:
         last = LAST + until.get(name, talk_until - LAST)
-        words = range(0, last, every_s * SECOND)
+        words = [*range(0, last, every_s * SECOND), *(range(LAST + 6 * SECOND, UNTIL, SECOND) if name in again else ())]
         flows += [Flow(name, "a" if name != "a" else "b", at + 500 * MS, at + 501 * MS, 60) for at in words]
     job = Job("job", (0, 1, 2, 3), (), 1.0, transfer_table(flows))
     found = fallen_silent(job, LAST, UNTIL, 0)
@@ -40,3 +41,7 @@ def test_the_ranks_of_a_job_that_ends_do_not_leave_all_at_once():
 
 def test_who_speaks_rarely_may_live():
     assert gone({"c": 0}, every_s=6) == set()
+
+
+def test_who_talks_again_after_a_long_silence_belongs_to_another_job():
+    assert gone(dict.fromkeys("abcd", 0), again="abd") == set()
