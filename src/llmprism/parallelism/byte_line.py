@@ -18,18 +18,16 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64, median, medians
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import TransferTable
 from llmprism.parallelism.byte_time import bytes_at, time_at
-from llmprism.parallelism.phase import message_silences
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.silences import Silences
 
 __all__ = ["on_byte_line", "running_medians"]
 
 
-def on_byte_line(transfers: TransferTable, clock: StepClock, rules: LayoutRules = RULES) -> StepClock:
-    """The clock, its ticks that are off the line, with others before and after them that are not, put on it."""
-    silences = message_silences(transfers, transfers.pair_bytes > 0)
+def on_byte_line(silences: Silences, clock: StepClock, rules: LayoutRules = RULES) -> StepClock:
+    """The clock, its ticks that are off the line of the bytes before these silences, with others before and after them
+    that are not, put on it."""
     if clock.steps < rules.clock.least_steps or not silences.count:
         return clock
     ticks = clock.boundary_ns.copy()

@@ -28,6 +28,7 @@ from llmprism.parallelism.partial_layout import PartialLayout
 from llmprism.parallelism.phase import message_silences, outstanding, sent_by
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.robust import half_of_sum
+from llmprism.stats.silences import Silences
 
 __all__ = ["counted_from_end", "settled_clock"]
 
@@ -37,19 +38,24 @@ def settled_clock(job: Job, draft: PartialLayout) -> StepClock:
     links, clock = draft.stage_links, draft.clock
     if not draft.groups:
         return clock
+    silences = message_silences(job.transfers, job.transfers.pair_bytes > 0)
     if not draft.pipes.forward:
-        clock = on_byte_line(job.transfers, clock, draft.rules)
-    return counted_from_end(job, draft.job.transfers, links, clock, draft.rules)
+        clock = on_byte_line(silences, clock, draft.rules)
+    return counted_from_end(job, silences, draft.job.transfers, links, clock, draft.rules)
 
 
 def counted_from_end(
-    job: Job, passes: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
+    job: Job,
+    silences: Silences,
+    passes: TransferTable,
+    links: list[tuple[int, int]],
+    clock: StepClock,
+    rules: LayoutRules = RULES,
 ) -> StepClock:
     """The clock, its ticks at the place of the bytes at which the job ended; as it is where the job did not, or left a
-    step in the middle. `links` are those between stages, as pairs there and back, of whose rows `passes` has bytes for
-    activations and their gradients only."""
+    step in the middle. `silences` are those of all its messages; `links` are those between stages, as pairs there and
+    back, of whose rows `passes` has bytes for activations and their gradients only."""
     transfers = job.transfers
-    silences = message_silences(transfers, transfers.pair_bytes > 0)
     if clock.steps < rules.clock.least_steps or silences.count < clock.steps:
         return clock
     end = int(silences.begin_ns[-1])

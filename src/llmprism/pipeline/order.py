@@ -13,7 +13,6 @@ What is done here needs totals, clocks and findings only, which are small.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from llmprism.diagnose import congestion_note, switch_loads, with_congestion_signs
 from llmprism.diagnose.find_faults import find_shared_faults, with_costs
@@ -65,8 +64,8 @@ def recognise_jobs(cluster: Cluster, topology: Topology | None) -> tuple[Draft, 
     """What the graph of pairs says, and the jobs in it."""
     draft = draft_clusters(cluster.graph, cluster.graph.segments, topology)
     joined = join_clusters(draft, cluster.clocks(draft), topology)
-    jobs = draft_jobs(draft, joined, cluster.rails(draft, joined.questions), topology)
-    return draft, [replace(job, watched_until_ns=cluster.graph.window.end_ns) for job in jobs]
+    answers = cluster.rails(draft, joined.questions)
+    return draft, draft_jobs(draft, joined, answers, topology, cluster.graph.window.end_ns)
 
 
 def find_findings(

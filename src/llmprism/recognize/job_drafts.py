@@ -73,6 +73,7 @@ def draft_jobs(
     joined: Joined,
     answers: Sequence[float],
     topology: Topology | None,
+    watched_until_ns: int = 0,
     rules: RecognitionRules = RULES,
 ) -> list[JobDraft]:
     """The jobs; `answers` has the bits (`rhythm_bits`) for each question that clocks left open."""
@@ -96,7 +97,12 @@ def draft_jobs(
     slot_of = topology.slot_of() if topology else {}
     names = draft.pieces.addresses
     return [
-        replace(job, outside_until_ns=until, slots=tuple(slot_of.get(names[m], -1) for m in job.members if slot_of))
+        replace(
+            job,
+            outside_until_ns=until,
+            slots=tuple(slot_of.get(names[m], -1) for m in job.members if slot_of),
+            watched_until_ns=watched_until_ns,
+        )
         for job, until in zip(jobs, _outside_until(draft, jobs), strict=True)
     ]
 

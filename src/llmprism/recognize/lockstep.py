@@ -20,9 +20,10 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64, median, median_deviation
+from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.clock import StepClock
 from llmprism.recognize.rules import RULES, RecognitionRules
+from llmprism.stats.robust import mad
 
 __all__ = ["lockstep_bits", "without_holes"]
 
@@ -132,7 +133,7 @@ def _wander(durations: Float64, block: int) -> float:
     """
     if durations.size < 4 * block:
         return 0.0
-    many, one = (0.5 * (1.4826 * mad) ** 2 for mad in (median_deviation(_changes(durations, b)) for b in (block, 1)))
+    many, one = (0.5 * mad(_changes(durations, steps)) ** 2 for steps in (block, 1))
     return (many - one) / (block - 1)
 
 
@@ -143,7 +144,7 @@ def _spread(durations: Float64, rules: RecognitionRules) -> float:
     is a job's own. And the long set-up step that all jobs have is no jitter.
     """
     change = _changes(durations, 1)
-    middle, reach = float(median(change)), rules.clip_spreads * 1.4826 * median_deviation(change)
+    middle, reach = float(median(change)), rules.clip_spreads * mad(change)
     return float(np.var(np.clip(change, middle - reach, middle + reach)) / 2.0)
 
 

@@ -26,6 +26,7 @@ from llmprism.arrays import Float64, Int32, Int64, median
 from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable, ranges
 from llmprism.recognize.rules import RULES, RecognitionRules
+from llmprism.stats.robust import MAD_TO_SIGMA
 
 __all__ = ["rhythm_bits"]
 
@@ -74,7 +75,7 @@ def _bits(first: Float64, second: Float64, width: int, rules: RecognitionRules) 
     near = np.concatenate([at_delay[-half:], at_delay[: half + 1]])
     others = at_delay[half + 1 : half + 1 + steps * width].reshape(steps, width).max(axis=1)
     usual = float(median(others))
-    spread = max(1.4826 * float(median(np.abs(others - usual))), rules.correlation_noise)
+    spread = max(MAD_TO_SIGMA * float(median(np.abs(others - usual))), rules.correlation_noise)
     spread *= 1.0 + 2.0 / steps  # of few it is not well known
     best = float(near.max())
     score = max(best - usual, 0.0) / spread

@@ -23,7 +23,7 @@ from llmprism.kernel import kernel
 from llmprism.stats.all_to_alls import OTHER_AMOUNT, all_to_all_parts
 from llmprism.stats.disjoint_sets import component_labels
 from llmprism.stats.integer_order import stable_order
-from llmprism.stats.robust import segment_medians
+from llmprism.stats.robust import MAD_TO_SIGMA, segment_medians
 
 __all__ = ["MeshPairs", "mesh_pairs", "mesh_rows"]
 
@@ -233,7 +233,7 @@ def _surplus_pairs(src: Int64, dst: Int64, size: Float64, outside: tuple[Int64, 
         for _ in range(SWEEPS):
             for end in (src, dst):
                 rest = rest - _medians(end, rest)
-        spread = 1.4826 * float(np.median(np.abs(rest)))
+        spread = MAD_TO_SIGMA * float(np.median(np.abs(rest)))
         large = rest > max(float(np.log(EXCESS)), EXCESS_SPREADS * spread)
     either = np.union1d(src[large], dst[large])
     sends = np.isin(either, src[large]) | np.isin(either, outside[0])

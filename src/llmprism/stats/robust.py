@@ -19,6 +19,7 @@ from llmprism.arrays import Float64, Int64, median_deviation
 from llmprism.kernel import kernel
 
 __all__ = [
+    "MAD_TO_SIGMA",
     "half_of_sum",
     "known_mad",
     "known_max",

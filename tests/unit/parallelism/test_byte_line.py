@@ -3,20 +3,22 @@ import pytest
 
 from llmprism.model import StepClock
 from llmprism.parallelism.byte_line import on_byte_line
+from llmprism.parallelism.phase import message_silences
 from unit.builders import MS, Flow, transfer_table
 
 MESSAGES, MB = 10, 1_000_000
 
 
 def job(steps, extra=()):
-    """One pair that sends ten messages a step, in some steps one more; the flows of each step."""
+    """One pair that sends ten messages a step, in some steps one more: its silences, and the flows of each step."""
     flows, now = [], 0
     for step in range(steps):
         flows.append([])
         for _ in range(MESSAGES + (step in extra)):
             flows[-1].append(Flow("a", "b", now, now + 6 * MS, MB))
             now += 10 * MS
-    return transfer_table([flow for step in flows for flow in step]), flows
+    table = transfer_table([flow for step in flows for flow in step])
+    return message_silences(table, table.pair_bytes > 0), flows
 
 
 def clock_at(flows, misplaced):
@@ -30,26 +32,26 @@ def clock_at(flows, misplaced):
 
 @pytest.mark.parametrize("misplaced", [{8: 3}, {8: 3, 9: 3, 10: 3, 11: 3}, {8: 1}])
 def test_ticks_that_took_bytes_of_the_next_step_go_back(misplaced):
-    transfers, flows = job(20)
-    found = on_byte_line(transfers, clock_at(flows, misplaced))
+    silences, flows = job(20)
+    found = on_byte_line(silences, clock_at(flows, misplaced))
     assert found.boundary_ns.tolist() == clock_at(flows, {}).boundary_ns.tolist()
 
 
 def test_bytes_that_are_sent_besides_move_no_tick():
-    transfers, flows = job(20, extra=(8,))
+    silences, flows = job(20, extra=(8,))
     clock = clock_at(flows, {})
-    assert on_byte_line(transfers, clock).boundary_ns.tolist() == clock.boundary_ns.tolist()
+    assert on_byte_line(silences, clock).boundary_ns.tolist() == clock.boundary_ns.tolist()
 
 
 def test_ticks_at_either_end_stay():
     """What was sent before the first one and after the last one is not known to be steps."""
-    transfers, flows = job(20)
+    silences, flows = job(20)
     clock = clock_at(flows[:-1], {0: 4, 17: 3})
-    assert on_byte_line(transfers, clock).boundary_ns[[0, -1]].tolist() == clock.boundary_ns[[0, -1]].tolist()
+    assert on_byte_line(silences, clock).boundary_ns[[0, -1]].tolist() == clock.boundary_ns[[0, -1]].tolist()
 
 
 def test_ticks_that_all_wander_stay():
-    transfers, flows = job(40)
+    silences, flows = job(40)
     wandering = {step: 1 + step * 7 % 5 for step in range(38)}
     clock = clock_at(flows[:-1], wandering)
-    assert on_byte_line(transfers, clock).boundary_ns.tolist() == clock.boundary_ns.tolist()
+    assert on_byte_line(silences, clock).boundary_ns.tolist() == clock.boundary_ns.tolist()

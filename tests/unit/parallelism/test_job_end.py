@@ -4,6 +4,7 @@ import pytest
 from llmprism.model import StepClock
 from llmprism.model.job import Job
 from llmprism.parallelism.job_end import counted_from_end
+from llmprism.parallelism.phase import message_silences
 from unit.builders import MS, Flow, transfer_table
 
 STEPS, STEP, MB = 12, 100 * MS, 1_000_000
@@ -39,13 +40,18 @@ def clock_at(place, steps=STEPS):
     return StepClock(ticks, np.ones(steps - 1, dtype=np.bool_), 1.0)
 
 
+def counted(seen, passes, links, clock):
+    silences = message_silences(seen.transfers, seen.transfers.pair_bytes > 0)
+    return counted_from_end(seen, silences, passes, links, clock)
+
+
 ENDS = [step * STEP + 95 * MS for step in range(STEPS)]
 
 
 def test_what_is_gathered_before_the_ticks_is_the_next_steps():
     """Ticks after the gathers: the last step has none behind it."""
     seen = job()
-    found = counted_from_end(seen, seen.transfers, links_of(seen.transfers), clock_at(20 * MS))
+    found = counted(seen, seen.transfers, links_of(seen.transfers), clock_at(20 * MS))
     assert found.complete
     assert found.boundary_ns[1:].tolist() == ENDS
 
@@ -54,18 +60,18 @@ def test_what_is_gathered_before_the_ticks_is_the_next_steps():
 def test_a_job_that_stops_in_a_step_tells_no_end(last_step):
     """Activations are outstanding, or gradients have not been reduced."""
     seen, clock = job(last_step), clock_at(20 * MS)
-    assert counted_from_end(seen, seen.transfers, links_of(seen.transfers), clock) is clock
+    assert counted(seen, seen.transfers, links_of(seen.transfers), clock) is clock
 
 
 def test_a_window_that_ends_tells_no_end():
     seen, clock = job(watched=0), clock_at(20 * MS)
-    assert counted_from_end(seen, seen.transfers, links_of(seen.transfers), clock) is clock
+    assert counted(seen, seen.transfers, links_of(seen.transfers), clock) is clock
 
 
 def test_ticks_that_are_missing_at_the_end_are_added():
     seen = job()
     clock = StepClock(np.array(ENDS[:-2], dtype=np.int64), np.ones(STEPS - 3, dtype=np.bool_), 1.0)
-    assert counted_from_end(seen, seen.transfers, [], clock).boundary_ns.tolist() == ENDS
+    assert counted(seen, seen.transfers, [], clock).boundary_ns.tolist() == ENDS
 
 
 def test_bytes_that_take_no_time_are_no_gathering():
@@ -83,4 +89,4 @@ def test_bytes_that_take_no_time_are_no_gathering():
     seen = Job("job", tuple(range(4)), (), 1.0, table, watched_until_ns=until)
     clock = clock_at(96 * MS, STEPS - 1)
     links = [(names.index(("a", "c")), names.index(("c", "a")))]
-    assert counted_from_end(seen, table, links, clock) is clock
+    assert counted(seen, table, links, clock) is clock
