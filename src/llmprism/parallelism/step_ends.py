@@ -56,7 +56,10 @@ def scatters(ends: StepClock, clock: StepClock, rules: LayoutRules = RULES) -> b
 
     They change their place in the clock's steps where ticks of it are misplaced, and are the more even ones then. Where
     they are the less even ones, some are ends and others turns from forward to backward, each for steps in a row.
+    Ends before the clock's first step tell nothing: those are the set-up's, which is as long as it likes.
     """
+    began = np.searchsorted(ends.boundary_ns, clock.boundary_ns[0] - 0.5 * clock.period_ns)
+    ends = StepClock(ends.boundary_ns[began:], ends.regular[began:], ends.dominance)
     if ends.unevenness > rules.clock.uneven + clock.unevenness:
         return True
     if clock.steps < rules.clock.least_steps or _elsewhere(ends, clock, rules) <= rules.clock.outer_steps:

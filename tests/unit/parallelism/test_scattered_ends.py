@@ -30,3 +30,12 @@ TURNS = [0.45 if k // 5 % 2 else 0.0 for k in range(40)]
 )
 def test_ends_scatter_where_they_are_less_even_than_the_clock(ends, clock, expected):
     assert scatters(clock_at(ends), clock_at(clock)) is expected
+
+
+def test_ends_of_the_set_up_tell_nothing():
+    """A clock that was misplaced since an evaluation; ends that are even, but for long ones before its first step."""
+    clock = clock_at([0.0] * 20 + [0.35] * 4)
+    even = clock_at([0.3] * 24)
+    with_set_up = np.concatenate([np.array([-6.6, -3.4, -0.9]) * STEP, even.boundary_ns]).astype(np.int64)
+    ends = StepClock(with_set_up, np.ones(with_set_up.size - 1, dtype=np.bool_), 1.0)
+    assert not scatters(ends, clock)
