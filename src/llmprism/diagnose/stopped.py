@@ -76,7 +76,7 @@ def _stands_still(job: Job, timeline: Timeline, ending: Ending, rules: FaultRule
     before, after = control & (transfers.start_ns <= since), control & (transfers.start_ns > since + quiet / 2)
     source = transfers.pair_src[transfers.pair_of_row]
     moments = np.sort(transfers.start_ns[control & (transfers.start_ns > since)])
-    if np.diff(np.append(since, moments)).max() > rules.endings.break_ns:
+    if np.diff(np.append(since, moments)).max(initial=0) > rules.endings.break_ns:
         return False  # those that talk after a break are the next job's
     usual, heard = np.unique(source[before]), np.unique(source[after])
     return bool(usual.size and np.isin(usual, heard).mean() >= rules.endings.heard)
