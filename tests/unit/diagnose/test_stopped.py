@@ -118,7 +118,7 @@ def test_a_short_pause_a_few_stragglers_and_a_checkpoint_are_no_hang(how):
 def test_a_control_record_that_outlasts_the_job_is_no_sign_of_life():
     """An exporter may write one record of a connection when it forgets it, long after its last packet."""
     job = build_job(pp=1, dp=4)
-    end, (one, other, *_) = job.step_ends_ns[-1], sorted(job.members)
+    end, (one, _, other, _) = job.step_ends_ns[-1], sorted(job.members)
     lasting = Flow(one, other, end - SECOND, end + 59 * SECOND, 500)
     assert verdict([*job.records, lasting], end + 60 * SECOND) == (JobState.ENDED, [])
 
