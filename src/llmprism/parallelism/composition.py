@@ -189,8 +189,8 @@ def is_mesh(said: JobLayout, ranks: int) -> bool:
 
 def nested(groups: tuple[Group, ...]) -> bool:
     """Do contexts and experts divide the same line of ranks? Both are neighbours on it, in whatever order the servers
-    are listed, so a group of the one lies within a group of the other or holds whole ones. Of two that cross, as contexts
-    and the hops of a tree of gradients do, one is no exchange."""
+    are listed, so a group of the one lies within a group of the other or holds whole ones. Of two that cross, as
+    contexts and the hops of a tree of gradients do, one is no exchange."""
     experts = [frozenset(group.members) for group in groups if group.kind is PairKind.EP]
     of = {member: group for group in experts for member in group}
     for group in groups:
