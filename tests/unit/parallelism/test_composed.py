@@ -85,8 +85,8 @@ def test_bytes_that_are_not_explained_overrule_no_layout(job):
 def test_what_explains_nearly_all_pairs_counts_before_what_saves_a_few_bits_more(job):
     found = compositions_of(job, (job.transfers.pair_bytes.astype(np.float64),))
     (best, *_) = found.compositions
-    plain = Reading(Degrees(1, 1, 12, 2, 1), tuple((PairKind.DP,) for _ in best.carried))
-    rival = replace(best, bits=best.bits + 5.0, fitted=0.7, readings=(plain,))
+    replicas = Reading(Degrees(1, 1, 12, 2, 1), tuple((PairKind.DP,) for _ in best.carried))
+    rival = replace(best, bits=best.bits + 5.0, fitted=0.7, readings=(replicas,))
     said = said_of(job, Layout(1, 2, 12), all_gradients)
     composed = better_composition(replace(found, compositions=(rival, *found.compositions)), job.transfers, said)
     assert composed is not None
