@@ -14,7 +14,8 @@ idea:
     who belongs together     structure (groups), stage_links, direction, gradient_order (pipelines), tensor_peers,
                              peer_signs, peer_sends (GPUs of a server)
     what else is exchanged   meshes, routed_pairs, uneven_messages (experts), exchanges, in_step, in_passes, pass_times,
-                             context_lanes, superposed_rings (contexts, tensors across servers), unknown_collectives
+                             pass_exchanges, context_lanes, superposed_rings (contexts, tensors across servers),
+                             unknown_collectives
     does the whole fit       rank_mesh, composition (which layout explains the bytes of all pairs), composed,
                              composed_start (where that is better, and the passes anew from there), partial_layout
     how is it trained        sharding, sharded_job, hybrid (where parameters lie), micro_batches, counted_messages,

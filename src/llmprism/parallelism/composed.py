@@ -16,7 +16,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles
-from llmprism.parallelism.composition import Composition, Explanations, Reading, is_mesh
+from llmprism.parallelism.composition import Composition, Explanations, Reading, is_mesh, nested
 from llmprism.parallelism.rank_mesh import Degrees
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.structure import in_two
@@ -71,15 +71,16 @@ def better_composition(
     """The best composition where the layout that the passes found is not among those that bytes leave open. It has to
     explain nearly all pairs, unless the passes found degrees that make no mesh of the ranks, and so no layout.
     `sharded`: readings as shards with replicas count."""
-    rule, found = rules.composition, explained.compositions
-    if not found or (found[0].fitted < rule.complete and is_mesh(said.layout, len(found[0].members))):
+    rule, every = rules.composition, near_best(explained, rules)
+    if not every or (every[0][0].fitted < rule.complete and is_mesh(said, len(every[0][0].members))):
         return None
-    best = found[0].bits
+    best = every[0][0].bits
     own = max(own_bits(explained, transfers, said, rules), explained.said_bits)
     if best - own < rule.ahead_bits:
         return None
-    near = [it for it in near_best(explained, rules) if sharded or it[1].degrees.shards == 1]
-    return _composed(near, said.layout, best - own, rules)
+    near = [it for it in every if sharded or it[1].degrees.shards == 1]
+    known = said.layout if nested(said.groups) else replace(said.layout, ep=None)  # one of the two is none
+    return _composed(near, known, best - own, rules)
 
 
 def staged_instead(explained: Explanations, said: JobLayout, rules: LayoutRules = RULES) -> Composed | None:
@@ -126,9 +127,12 @@ def own_bits(explained: Explanations, transfers: TransferTable, said: JobLayout,
 
 
 def near_best(explained: Explanations, rules: LayoutRules = RULES) -> list[tuple[Composition, Reading]]:
-    """The readings of the compositions that moments may still speak for."""
-    best = explained.compositions[0].bits if explained.compositions else 0.0
-    near = (one for one in explained.compositions if one.bits > best - rules.composition.ahead_bits)
+    """The readings of the compositions that moments may still speak for, the best first; of those alone that explain
+    nearly all pairs where any does. What leaves a third of the pairs open saves bits by a rounder amount for the rest,
+    and is no layout."""
+    rule, found = rules.composition, explained.compositions
+    near = [one for one in found if one.bits > found[0].bits - rule.ahead_bits]
+    near = [one for one in near if one.fitted >= rule.complete] or near
     return [(one, reading) for one in near for reading in one.readings]
 
 
@@ -137,12 +141,11 @@ def tensor_widths(explained: Explanations, said: Layout, rules: LayoutRules = RU
 
     Rails of experts and contexts are rings and all-to-alls of their own: where the ranks of a server were replicas,
     some of what they exchange would stay inside it."""
-    found = explained.compositions
-    if not found or found[0].fitted < rules.composition.complete:
+    near = near_best(explained, rules)
+    if not near or near[0][0].fitted < rules.composition.complete:
         return frozenset()
-    own = said.pp, said.cp or 1, said.ep or 1
-    near = (reading.degrees for _, reading in near_best(explained, rules))
-    return frozenset(it.tensors for it in near if (it.stages, it.contexts, it.experts) == own)
+    own, open_ = (said.pp, said.cp or 1, said.ep or 1), (reading.degrees for _, reading in near)
+    return frozenset(it.tensors for it in open_ if (it.stages, it.contexts, it.experts) == own)
 
 
 def _contexts_for_experts(one: Reading, other: Reading) -> bool:

@@ -20,12 +20,12 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.model.job import Job
-from llmprism.model.layout import JobLayout, Layout, PairKind
+from llmprism.model.layout import Group, JobLayout, PairKind
 from llmprism.parallelism.pair_ends import natural_order
 from llmprism.parallelism.rank_mesh import Degrees, Part, RankMesh
 from llmprism.parallelism.rules import RULES, LayoutRules
 
-__all__ = ["Composition", "Explanations", "Reading", "compositions_of", "is_mesh", "most_saved"]
+__all__ = ["Composition", "Explanations", "Reading", "compositions_of", "is_mesh", "most_saved", "nested"]
 
 _Candidate = tuple[Degrees, list[Part]]
 _Tried = dict[tuple[tuple[int, ...], bytes], list[_Candidate]]
@@ -106,7 +106,7 @@ def compositions_of(
         by_stage = tuple(sorted(orders[0], key=lambda member: stage_of.get(member, 0)))
         orders += [by_stage] if by_stage != orders[0] else []
     few = [size for size in sizes if 0 < int((size > 0).sum()) <= rules.composition.most_pairs]
-    parts = _said_parts(job, said, orders[0]) if said is not None and is_mesh(said.layout, len(job.members)) else []
+    parts = _said_parts(job, said, orders[0]) if said is not None and is_mesh(said, len(job.members)) else []
     own = [_said_bits(job, size, parts, orders[0], rules) for size in few]
     left = [most_saved(int((size > 0).sum()), rules) - bits for size, bits in zip(few, own, strict=True)]
     if min(left, default=0.0) < rules.composition.ahead_bits:
@@ -177,25 +177,42 @@ def _explained(
     return tuple(sorted(found, key=lambda one: -one.bits))
 
 
-def is_mesh(layout: Layout, ranks: int) -> bool:
+def is_mesh(said: JobLayout, ranks: int) -> bool:
     """Do the degrees of a layout make a mesh of all ranks, with experts on ranks of the same weights? Else the pairs
     may be named well, but there is nothing that they are the pairs of."""
+    layout = said.layout
     if layout.tp is None or layout.pp is None or layout.dp is None:
         return False
     alike = layout.dp * (layout.cp or 1)
-    return layout.tp * layout.pp * alike == ranks and alike % (layout.ep or 1) == 0
+    return layout.tp * layout.pp * alike == ranks and alike % (layout.ep or 1) == 0 and nested(said.groups)
+
+
+def nested(groups: tuple[Group, ...]) -> bool:
+    """Do contexts and experts divide the same line of ranks? Both are neighbours on it, in whatever order the servers
+    are listed, so a group of the one lies within a group of the other or holds whole ones. Of two that cross, as
+    contexts and the hops of a tree of gradients do, one is no exchange."""
+    experts = [frozenset(group.members) for group in groups if group.kind is PairKind.EP]
+    of = {member: group for group in experts for member in group}
+    for group in groups:
+        if group.kind is PairKind.CP:
+            own = frozenset(group.members)
+            if not all(own <= other or other <= own for other in {of[member] for member in own if member in of}):
+                return False
+    return True
 
 
 def _said_parts(job: Job, said: JobLayout, members: tuple[int, ...]) -> list[Part]:
-    """What a layout says of the pairs: those of one kind all carry the same."""
+    """What a layout says of the pairs: those of one kind all carry the same. Kinds that take the same pairs are one
+    part."""
     rank = np.full(len(job.transfers.addresses), -1, dtype=np.int64)
     rank[list(members)] = np.arange(len(members))
     pair = rank[said.pairs.src] * len(members) + rank[said.pairs.dst]
     known = (rank[said.pairs.src] >= 0) & (rank[said.pairs.dst] >= 0)
-    parts = []
+    parts: list[Part] = []
     for kind in np.unique(said.pairs.kind[known]):
         own = np.unique(pair[known & (said.pairs.kind == kind)])
-        parts.append(Part(PairKind(kind), own, np.ones(own.size, dtype=np.int64)))
+        if not any(np.array_equal(own, part.pair) for part in parts):
+            parts.append(Part(PairKind(kind), own, np.ones(own.size, dtype=np.int64)))
     return parts
 
 
@@ -260,8 +277,6 @@ def _inside_stages(mesh: RankMesh, stages: int, tensors: int, rules: LayoutRules
             apart = mesh.expert_gradients(routed)
             experts += [(size, [tokens]), *([(size, [tokens, apart])] if apart is not None and apart.pair.size else [])]
     for gradients, (context, rings), (expert, all_to_all) in product(ways, contexts, experts):
-        if context == ranks > 1 and not any(np.array_equal(part.pair, rings[0].pair) for part in gradients):
-            continue  # contexts of one replica take the gradients' own ring
         yield Degrees(tensors, context, ranks // context, stages, expert), [*gradients, *rings, *all_to_all]
     for shards in _divisors(ranks, ranks // 2)[1:] if stages == 1 else []:
         for both_ways in (False, True):

@@ -3,7 +3,8 @@
 *Which pairs.* Gradients do not exist before the first backward pass. A ring that carries bytes while its members have
 only sent activations so far exchanges something that the forward pass needs. Without pipelines the forward pass shows
 only by contrast: the pairs that carry nothing but gradients are silent during one long part of the step, all the same,
-and a pair that is busy then, step after step, is not one of them.
+and a pair that is busy then, step after step, is not one of them. Contexts of one replica leave no such pairs, and show
+by themselves (`pass_exchanges`).
 
 *What else they carry.* All hops of a ring carry the same bytes, so a hop that carries more than the least of its ring
 carries gradients too. Where all are alike and their members have no other gradient pairs, it counts what flows after a
@@ -28,6 +29,7 @@ from llmprism.model.layout import PairKind
 from llmprism.parallelism.exchanges import routed
 from llmprism.parallelism.features import PairFeatures
 from llmprism.parallelism.in_passes import busy_in_passes, enough, sent_between
+from llmprism.parallelism.pass_exchanges import pass_exchanges
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.superposed_rings import superposed_rings
 from llmprism.stats.disjoint_sets import component_labels
@@ -95,6 +97,8 @@ def find_in_step(
                 return nothing
     else:
         inside, late, late_row = _by_contrast(transfers, candidates, features, clock, rules)
+        if not inside.any():
+            return _after_every_pass(transfers, candidates, rules)
     gradients = np.ones(transfers.pair_count, dtype=np.bool_)
     tensor = np.zeros(transfers.pair_count, dtype=np.bool_)
     pairs = np.flatnonzero(inside)
@@ -109,6 +113,12 @@ def find_in_step(
         together = _synchronised(transfers, pairs, np.union1d(np.setdiff1d(candidates, pairs), pairs[more]))
         tensor[pairs] = ~_on_axis(transfers, pairs, ring, _any(more | together, ring), rules)
     return InStep(inside, gradients, tensor, late_row & transfers.rows_of(gradients))
+
+
+def _after_every_pass(transfers: TransferTable, candidates: Int64, rules: LayoutRules) -> InStep:
+    """Contexts of one replica without pipelines, which take the gradients' own pairs (`pass_exchanges`)."""
+    nothing, found = nothing_inside(transfers), pass_exchanges(transfers, candidates, rules)
+    return nothing if found is None else replace(nothing, inside=found.pairs, gradient_row=~found.rows)
 
 
 def _in_every_pass(

@@ -41,13 +41,14 @@ def other_readings(
     explained: Explanations, transfers: TransferTable, said: JobLayout, rules: LayoutRules = RULES
 ) -> OtherReadings:
     """The readings that compete with this layout."""
-    if not explained.compositions:
+    near = near_best(explained, rules)
+    if not near:
         return OtherReadings(float(explained.said_bits > 0.0))
-    best, layout = explained.compositions[0], said.layout
+    best, layout = near[0][0], said.layout
     own = max(own_bits(explained, transfers, said, rules), explained.said_bits)
     stated = layout.tp, layout.pp, layout.dp, layout.ep or 1, layout.cp or 1
     worth: dict[_Degrees, float] = {}
-    for one, reading in near_best(explained, rules):
+    for one, reading in near:
         degrees = _degrees_of(reading)
         worth[degrees] = max(worth.get(degrees, -np.inf), one.bits - price_of(reading, layout, rules))
     others = {degrees: bits for degrees, bits in worth.items() if degrees != stated}

@@ -82,6 +82,37 @@ def test_bytes_that_are_not_explained_overrule_no_layout(job):
     assert better_composition(Explanations(), job.transfers, said_of(job, Layout(1, 2, 12), all_gradients)) is None
 
 
+def test_what_explains_nearly_all_pairs_counts_before_what_saves_a_few_bits_more(job):
+    found = compositions_of(job, (job.transfers.pair_bytes.astype(np.float64),))
+    (best, *_) = found.compositions
+    replicas = Reading(Degrees(1, 1, 12, 2, 1), tuple((PairKind.DP,) for _ in best.carried))
+    rival = replace(best, bits=best.bits + 5.0, fitted=0.7, readings=(replicas,))
+    said = said_of(job, Layout(1, 2, 12), all_gradients)
+    composed = better_composition(replace(found, compositions=(rival, *found.compositions)), job.transfers, said)
+    assert composed is not None
+    assert {group.members for group in composed.contexts} == {tuple(range(i, i + 4)) for i in range(0, 24, 4)}
+
+
+def test_exchanges_that_cross_are_not_both_what_they_were_called():
+    """Hops of a tree of gradients were called experts, across the contexts: bytes need the contexts alone."""
+    job = job_of(Degrees(1, 2, 2, 4, 1), AMOUNTS, route=3)
+
+    def crossing(a, b):
+        if abs(a - b) == 4:
+            return (PairKind.PP,)
+        return (PairKind.DP, PairKind.CP) if a // 2 == b // 2 else (PairKind.EP,)
+
+    kinds = ((PairKind.CP, ((0, 1), (2, 3))), (PairKind.EP, ((0, 2), (1, 3))))
+    groups = tuple(Group(kind, members) for kind, each in kinds for members in each)
+    said = replace(said_of(job, Layout(1, 4, 2, ep=2, cp=2), crossing), groups=groups)
+    found = compositions_of(job, (job.transfers.pair_bytes.astype(np.float64),), said)
+    assert found.said_bits == 0.0
+    composed = better_composition(found, job.transfers, said)
+    assert composed is not None
+    assert composed.contexts
+    assert not composed.experts
+
+
 @pytest.mark.parametrize("layout", [Layout(1, 24, None, cp=4), Layout(1, 24, 1, ep=4), Layout(None, None, None)])
 def test_degrees_that_make_no_mesh_of_the_ranks_stand_against_no_bytes(job, layout):
     """However well their pairs are named."""

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from llmprism.model import Job
-from llmprism.model.layout import PairKind
-from llmprism.parallelism.composition import compositions_of
+from llmprism.model.layout import Group, PairKind
+from llmprism.parallelism.composition import compositions_of, nested
 from llmprism.parallelism.rank_mesh import Degrees, RankMesh
 from llmprism.parallelism.rules import RULES
 from unit.builders import MS, Flow, transfer_table
@@ -61,6 +61,24 @@ def test_the_layout_that_made_the_bytes_is_among_the_best(degrees, route, noise)
     assert degrees in [reading.degrees for reading in found[0].readings]
     assert found[0].fitted == 1.0
     assert all(one.bits < found[0].bits for one in found[1:])
+
+
+@pytest.mark.parametrize("route", [route for route, one in enumerate(ROUTES) if one.tree or len(one.orders[0]) > 2])
+def test_contexts_of_one_replica_show_where_gradients_take_other_ways_too(route):
+    degrees = Degrees(1, 4, 1, 4, 1)
+    (best, *others) = found_in(job_of(degrees, AMOUNTS, route))
+    assert degrees in [reading.degrees for reading in best.readings]
+    assert best.fitted == 1.0
+    assert all(one.bits < best.bits for one in others)
+
+
+@pytest.mark.parametrize(
+    ("experts", "lie"), [(((0, 1), (2, 3)), True), (((0, 1, 2, 3),), True), (((0, 2), (1, 3)), False)]
+)
+def test_contexts_and_experts_lie_within_each_other(experts, lie):
+    contexts = tuple(Group(PairKind.CP, members) for members in ((0, 1), (2, 3), (4, 5)))
+    assert nested((*contexts, *(Group(PairKind.EP, members) for members in experts))) is lie
+    assert nested(contexts)
 
 
 def test_tokens_that_are_routed_unevenly_are_explained_as_such():

@@ -162,6 +162,28 @@ class ExchangeRules:
     """Share of the rings of as many members that carry gradients too, from which on all of them join ranks of the same
     weights: a tree of gradients over six ranks takes one link in three of their exchanges."""
 
+    # Contexts of one replica, on the gradients' own ring
+    pass_silence: float = 0.25
+    """Pauses that divide two passes, as a share of the one that half of the silent time is longer than: a forward pass
+    is half of a backward pass, and what stalls inside an exchange is shorter than either."""
+
+    longer_backward: float = 1.25
+    """How much longer one of two passes must be: backward passes take twice as long, or once and their weights'."""
+
+    least_trains: int = 3
+    """Trains between two others from which it shows that all steps have as many exchanges."""
+
+    least_turns: int = 8
+    """Turns from one pause to the next but one that are looked at: by chance each is clear and opposite in less than
+    two of three..."""
+
+    in_turn: float = 0.8
+    """...and this share of them must be; and of the trains, as long as most."""
+
+    gradients_follow: float = 3.5
+    """Bursts of a train that what follows it must be worth: gradients that are reduced in two buckets after every pass
+    alternate as well, and are followed by the gathered parameters, two of their bursts, with the last of the train."""
+
     silent_slot: float = 0.5
     """Share of an even spread of the bytes below which a slot of the step is silent; one odd step in ten spreads
     less."""
