@@ -20,7 +20,7 @@ idea:
     how is it trained        sharding, sharded_job, hybrid (where parameters lie), micro_batches, counted_messages,
                              schedule_fit, schedules (pipelines)
     how sure is all this     layout_evidence, other_readings, left_over, fitted_confidence, step_confidence
-    rows of some pairs       pair_ends, row_silences, rows_in_steps, byte_time
+    rows of some pairs       pair_ends, row_silences, rows_in_steps, link_rests, byte_time
 
 `carried_layout` uses the layout of the window before in the live service. `rules/` has every constant.
 `published_layout` is the method of the paper, for comparison (`--method paper`).

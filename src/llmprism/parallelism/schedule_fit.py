@@ -68,36 +68,43 @@ def batches_and_schedule(
 ) -> ScheduleFit:
     """Micro-batches of a step, and the order in which the pipelines take them.
 
-    Where the likeliest number of messages passes at moments that no schedule explains better than chance, the other
-    numbers compete by theirs; None where it is hopeless with all of them."""
+    The likeliest number of messages competes with the others: one that a schedule explains, and by a margin better,
+    stands in its place. Where that leaves none, messages are counted between the longest rests of the links: a tick
+    among the passes cuts some in two. None where the moments are hopeless with all numbers."""
     if not pipes.forward:
         return NOT_PLAYED
-    counts = _counts(transfers, pipes.forward, clock, rules)
-    first = next(counts, None)
-    if first is None:
+    found, tried = None, set[int]()
+    for rested in (False, True):
+        steps = _rested(transfers, pipes.forward, clock, rules) if rested else clock
+        for count in message_counts(transfers, pipes.forward, steps, rules):
+            if count not in tried:
+                fit = _with_messages(transfers, pipes, features, clock, count, rules)
+                found = fit if found is None or _explains(fit, found, len(pipes.members[0]), rules) else found
+            tried.add(count)
+        if found is not None and found.misfit < rules.stages.schedule_chance:
+            break
+    if found is None:
         return replace(NOT_PLAYED, schedule=Schedule.INTERLEAVED) if pipes.rings else NOT_PLAYED
-    found = _with_messages(transfers, pipes, features, clock, first, rules)
-    if found.misfit >= rules.stages.schedule_chance:
-        others = (
-            _with_messages(transfers, pipes, features, clock, count, rules) for count in sorted({*counts} - {first})
-        )
-        explained = (fit for fit in others if fit.micro_batches is not None and fit.played)
-        better = min(explained, key=lambda fit: fit.misfit, default=found)
-        found = better if better.misfit < rules.stages.schedule_chance else found
     if found.misfit < rules.stages.schedule_hopeless:
         return found
     known = found.schedule if found.schedule is Schedule.INTERLEAVED else Schedule.UNKNOWN
     return replace(found, micro_batches=None, schedule=known)
 
 
-def _counts(
-    transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules
-) -> Iterator[int]:
-    """Numbers of messages in the steps of the clock, then in those between the longest rests of the links: a tick among
-    the passes cuts messages in two."""
-    yield from message_counts(transfers, links, clock, rules)
+def _rested(transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules) -> StepClock:
     pairs = np.array([pair for link in links[: rules.stages.links_sampled] for pair in link], dtype=np.int64)
-    yield from message_counts(transfers, links, rested_clock(transfers, pairs, clock), rules)
+    return rested_clock(transfers, pairs, clock)
+
+
+def _explains(fit: ScheduleFit, found: ScheduleFit, stages: int, rules: LayoutRules) -> bool:
+    """Does a schedule explain another number of messages, and better than the number found is explained: by a margin
+    over all links of a pipeline, where that is better than chance?"""
+    rule = rules.stages
+    if fit.micro_batches is None or not fit.played or not found.played or fit.misfit >= rule.schedule_chance:
+        return False
+    messages = min(fit.micro_batches, found.micro_batches or fit.micro_batches)
+    margin = rule.schedule_margin if found.misfit < rule.schedule_chance else 0.0
+    return (found.misfit - fit.misfit) * 2 * (stages - 1) * messages > margin
 
 
 def _with_messages(

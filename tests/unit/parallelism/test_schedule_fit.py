@@ -129,6 +129,21 @@ def test_numbers_of_messages_that_no_schedule_explains_give_way_to_one_that_does
     assert with_counts(monkeypatch, [35, 31, 36]) == (12, Schedule.INTERLEAVED, 0.1)
 
 
+def test_pieces_of_messages_give_way_to_messages_that_a_schedule_explains_better(monkeypatch):
+    """Each message is sent in two pieces, half a pass apart."""
+    transfers, pipelines, clock, messages = played(one_f_one_b(2, 12), jitter=0.02)
+    pieces = [
+        Flow(*(transfers.addresses[end] for end in ends), int(start) + late, int(start) + late + MS, 500_000)
+        for ends, first, after in zip(
+            zip(transfers.pair_src, transfers.pair_dst, strict=True),
+            transfers.pair_offsets[:-1], transfers.pair_offsets[1:], strict=True,
+        )
+        for start in transfers.start_ns[first:after]
+        for late in (0, 2 * MS)
+    ]  # fmt: skip
+    assert with_counts(monkeypatch, [24, 12], (transfer_table(pieces), pipelines, clock, 24))[0] == messages == 12
+
+
 def test_messages_at_moments_that_no_schedule_explains_are_not_counted(monkeypatch):
     """In bunches that are far apart, the two directions in turn."""
     flows = [
