@@ -10,7 +10,7 @@ idea:
                              job_begin, job_end, interruptions, byte_line, agreed_ends (where in the cycle)
     what does a link carry   features, link_evidence, lead, dark_pairs (what is measured), rival_kinds, pair_kinds
                              (gradients or activations), chain_trees, closing_links, channels, shared_links,
-                             last_messages, open_rings (both at once), roles
+                             last_messages, two_way_bursts, open_rings (both at once), roles
     who belongs together     structure (groups), stage_links, direction, gradient_order (pipelines), tensor_peers,
                              peer_signs, peer_sends (GPUs of a server)
     what else is exchanged   meshes, routed_pairs, uneven_messages (experts), exchanges, in_step, in_passes, pass_times,

@@ -13,18 +13,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from llmprism.arrays import Float64, Int64, evenly_spread, median
+from llmprism.arrays import evenly_spread, median
 from llmprism.model.clock import StepClock
-from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
+from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.link_evidence import step_bytes
+from llmprism.parallelism.link_rests import bursts_of_pair, overlaps, usual_rest
 from llmprism.parallelism.pair_kinds import LinkKinds
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.stage_links import Pipelines, find_pipelines
 from llmprism.stats.disjoint_sets import component_labels
-from llmprism.stats.robust import half_of_sum, segment_medians
+from llmprism.stats.robust import segment_medians
 
 __all__ = ["closed_by_collectives", "without_false_closings", "without_light_closings"]
 
@@ -77,57 +78,16 @@ def closed_by_collectives(
         [links[i] for i in evenly_spread(len(links), rule.shared_probes).tolist()]
         for links in (pipes.forward, pipes.closing)
     )
-    rests = [_rests(transfers, pair) for link in inner for pair in link]
-    usual = [half_of_sum(np.sort(rest)[: max(rest.size - clock.steps, 1)]) for rest in rests if rest.size]
-    if not usual:
-        return False
+    usual = [usual_rest(transfers, pair, clock.steps) for link in inner for pair in link]
     pause = rule.message_pause * float(median(usual))
-    messages = float(median([_bursts(transfers, pair, pause)[0].size / clock.steps for link in inner for pair in link]))
-    chunks = max(messages / 2.0, float(len(pipes.members[0])))  # messages that interleaved stages send there at least
+    sent = [bursts_of_pair(transfers, pair, pause).size.size for link in inner for pair in link]
+    chunks = max(float(median(sent)) / clock.steps / 2.0, float(len(pipes.members[0])))  # what interleaved ones send
     together, counts = [], []
     for link in closing:
-        both = [_bursts(transfers, pair, pause) for pair in link]
-        counts += [begin.size / clock.steps for begin, _, _ in both]
-        together.append(_at_one_time(both, clock.steps, rules))
+        one, other = (bursts_of_pair(transfers, pair, pause) for pair in link)
+        counts += [one.size.size / clock.steps, other.size.size / clock.steps]
+        one, other = one.largest(clock.steps), other.largest(clock.steps)
+        together.append(
+            float(overlaps(one, other, rules)[1].mean()) if min(one.size.size, other.size.size) > 1 else 0.0
+        )
     return float(median(counts)) <= chunks / 2.0 and float(median(together)) >= rule.burst_steps
-
-
-def _rests(transfers: TransferTable, pair: int) -> Float64:
-    rows = _messages(transfers, pair)
-    rests: Float64 = np.maximum(transfers.start_ns[rows[1:]] - transfers.end_ns[rows[:-1]], 0).astype(np.float64)
-    return rests
-
-
-def _messages(transfers: TransferTable, pair: int) -> Int64:
-    rows = np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1])
-    return rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
-
-
-def _bursts(transfers: TransferTable, pair: int, pause: float) -> tuple[Int64, Int64, Float64]:
-    """When each burst of a pair begins and ends, and its bytes; bursts are apart by more than the pause."""
-    rows = _messages(transfers, pair)
-    if not rows.size:
-        return rows, rows, np.zeros(0)
-    first = np.append(0, np.flatnonzero(_rests(transfers, pair) > pause) + 1)
-    size = np.add.reduceat(transfers.bytes[rows].astype(np.float64), first)
-    return transfers.start_ns[rows[first]], np.maximum.reduceat(transfers.end_ns[rows], first), size
-
-
-def _at_one_time(both: list[tuple[Int64, Int64, Float64]], steps: int, rules: LayoutRules) -> float:
-    """Share of the largest bursts of one direction of a link, one for each step, that are at one time with one of the
-    other's."""
-    if min(size.size for _, _, size in both) < 2:
-        return 0.0
-    (begin, end, _), (other_begin, other_end, _) = ([part[_largest(one[2], steps)] for part in one] for one in both)
-    found = np.zeros(begin.size, dtype=np.bool_)
-    after = np.searchsorted(other_begin, begin)
-    for near in (np.maximum(after - 1, 0), np.minimum(after, other_begin.size - 1)):
-        shared = np.minimum(end, other_end[near]) - np.maximum(begin, other_begin[near])
-        shorter = np.minimum(end - begin, other_end[near] - other_begin[near])
-        found |= shared >= rules.stages.at_one_time * np.maximum(shorter, 1)
-    return float(found.mean())
-
-
-def _largest(size: Float64, count: int) -> Int64:
-    """So many of the largest, in the order in which they come."""
-    return np.sort(np.argsort(-size, kind="stable")[:count])

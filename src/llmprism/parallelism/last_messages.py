@@ -23,6 +23,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.link_rests import common_rests, rested_clock
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.shared_links import between_two, collective_rows
+from llmprism.parallelism.two_way_bursts import large_bursts
 from llmprism.stats.robust import half_of_sum
 
 __all__ = ["shared_rows"]
@@ -31,12 +32,15 @@ __all__ = ["shared_rows"]
 def shared_rows(
     transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
 ) -> Bool:
-    """The rows of these links, given as their two pairs, that belong to a collective of every step: by the time of the
-    last messages where that tells, else by their sizes, else by the last messages before each link's own rest."""
+    """The rows of these links, given as their two pairs, that belong to a collective of every step: by one large burst
+    both ways or by the time of the last messages where these tell, else by their sizes, else by the last messages
+    before each link's own rest."""
     between = between_two(transfers, links)
     if not between or len(between) > rules.stages.shared_links or clock.steps < rules.stages.equal_messages:
         return collective_rows(transfers, links, clock, rules)
-    rows = _at_either_end(transfers, between, lambda _: clock, rules)
+    rows = large_bursts(transfers, between, clock, rules)
+    if rows is None:
+        rows = _at_either_end(transfers, between, lambda _: clock, rules)
     if rows is not None:
         return rows
     by_size = collective_rows(transfers, links, clock, rules)
