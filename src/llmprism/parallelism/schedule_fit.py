@@ -201,7 +201,7 @@ def fitting_schedule(
         misfit = _misfit(order, links, seen, messages, rules)
         usual = number == 0 if orders else order.micro_batches == messages
         if usual or misfit < rule.schedule_chance:
-            fits.append((misfit + (0.0 if usual else rule.schedule_margin / messages), misfit, order))
+            fits.append((misfit + (0.0 if usual else rule.schedule_margin / seen[0].size), misfit, order))
     _, misfit, best = min(fits, key=lambda fit: fit[0])
     return ScheduleFit(NAMES.get(best.name, Schedule.UNKNOWN), best.micro_batches, misfit)
 
