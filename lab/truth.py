@@ -171,7 +171,9 @@ def pair_kinds(job: JobNotes, pair_bytes: PairBytes, share: float = SHARE) -> se
 
 
 def _possible_kinds(job: JobNotes) -> dict[tuple[str, str], dict[str, bool]]:
-    """Kinds of the groups that hold both ends of a pair, and whether the pair is next in that group's ring."""
+    """Kinds of the groups that hold both ends of a pair, and whether the pair is next in that group's ring. The last
+    stage hands on to the first only where stages are interleaved."""
+    closed = job.ranks[0]["layout"]["virtual"] > 1
     possible: dict[tuple[str, str], dict[str, bool]] = {}
 
     def add(src: str, dst: str, kind: str, next_in_ring: bool) -> None:
@@ -181,7 +183,7 @@ def _possible_kinds(job: JobNotes) -> dict[tuple[str, str], dict[str, bool]]:
     for name in job.group_names():
         for group in job.groups(name):
             if name == "pp":
-                for a, b in pairwise([*group, group[0]] if len(group) > 2 else group):
+                for a, b in pairwise([*group, group[0]] if closed and len(group) > 2 else group):
                     add(a, b, "pp", True)
                     add(b, a, "pp", True)
                 continue

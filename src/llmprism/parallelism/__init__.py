@@ -10,7 +10,7 @@ idea:
                              job_begin, job_end, interruptions, byte_line, agreed_ends (where in the cycle)
     what does a link carry   features, link_evidence, lead, dark_pairs (what is measured), rival_kinds, pair_kinds
                              (gradients or activations), chain_trees, closing_links, channels, shared_links,
-                             last_messages, open_rings (both at once), roles
+                             last_messages, two_way_bursts, open_rings (both at once), roles
     who belongs together     structure (groups), stage_links, direction, gradient_order (pipelines), tensor_peers,
                              peer_signs, peer_sends (GPUs of a server)
     what else is exchanged   meshes, routed_pairs, uneven_messages (experts), exchanges, in_step, in_passes, pass_times,
@@ -21,7 +21,7 @@ idea:
     how is it trained        sharding, sharded_job, hybrid (where parameters lie), micro_batches, counted_messages,
                              schedule_fit, schedules (pipelines)
     how sure is all this     layout_evidence, other_readings, left_over, fitted_confidence, step_confidence
-    rows of some pairs       pair_ends, row_silences, rows_in_steps, byte_time
+    rows of some pairs       pair_ends, row_silences, rows_in_steps, link_rests, byte_time
 
 `carried_layout` uses the layout of the window before in the live service. `rules/` has every constant.
 `published_layout` is the method of the paper, for comparison (`--method paper`).

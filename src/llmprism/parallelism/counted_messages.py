@@ -5,7 +5,10 @@ over short rests, are messages, but for those that a stall cut in two or that fo
 them carry is a message; each burst is so many of these as its bytes say, and a step as many as its bursts. Nothing adds
 up: bytes that differ from message to message (sequences of many lengths, sampled records, padding) shift no place of a
 later message, and a record that was lost takes one message from one step of one pair. Where most steps of most pairs
-have the same number, and most bytes pass in single messages, that is the number.
+have the same number, and most bytes pass in single messages or in whole numbers of them (a collector joins messages
+that are closer than its idle time), that is the number. A clock that ticks among the passes gives one step a message
+that it takes from the next: where the usual number is also the most common one, and the bytes of a step are as many
+messages, that is enough.
 
 How long the rest between messages is, is not known before. The longest of a step may be another one (gradients are
 synchronised where the clock ticks among the passes), or, with two micro-batches, the only one: both are tried.
@@ -58,16 +61,22 @@ def _longest_of_each(rest: Float64, cell: Int64) -> Bool:
 
 
 def _most_common(size: Float64, cell: Int64, rules: LayoutRules) -> int | None:
-    """Messages that most cells have, from the bytes of their bursts; None where few cells agree, or few bytes pass in
-    single messages."""
+    """Messages that most cells have, from the bytes of their bursts; None where few bytes pass in whole messages, or
+    few cells agree, unless half have more and half less, and the bytes of a step are as many messages."""
     message = float(np.median(size))
     for _ in range(rules.stages.counted_rounds):
         single = np.round(size / message) == 1.0
         message = float(np.median(size[single])) if single.any() else message
     parts = np.round(size / message)
-    single = np.abs(size / message - 1.0) <= rules.stages.counted_alike
-    if size[single].sum() < rules.stages.counted_share * size.sum():
+    off = np.abs(size / message - parts)
+    whole = (parts > 0) & (off <= np.where(parts == 1, rules.stages.counted_alike, rules.stages.whole_messages))
+    if size[whole].sum() < rules.stages.counted_share * size.sum():
         return None
-    counts = np.bincount(np.unique(cell, return_inverse=True)[1], parts).astype(np.int64)
+    of_cell = np.unique(cell, return_inverse=True)[1]
+    counts = np.bincount(of_cell, parts).astype(np.int64)
     messages = int(np.argmax(np.bincount(counts)))
-    return messages if messages > 1 and (counts == messages).mean() > rules.stages.counted_share else None
+    if messages < 2:
+        return None
+    sums = float(np.median(np.bincount(of_cell, size))) / message
+    same = messages == np.median(counts) and abs(sums - messages) <= rules.stages.fitted_step * messages
+    return messages if same or (counts == messages).mean() > rules.stages.counted_share else None

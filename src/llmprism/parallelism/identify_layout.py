@@ -13,7 +13,7 @@ from llmprism.arrays import Bool
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, Sharding
 from llmprism.parallelism.chain_trees import without_chain_trees
-from llmprism.parallelism.closing_links import without_light_closings
+from llmprism.parallelism.closing_links import without_false_closings, without_light_closings
 from llmprism.parallelism.composed import (
     Composed,
     better_composition,
@@ -60,7 +60,6 @@ from llmprism.parallelism.schedule_fit import batches_and_schedule
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
 from llmprism.parallelism.shared_links import after_collectives
 from llmprism.parallelism.slower_layout import slower_rivals, surer_layout
-from llmprism.parallelism.stage_links import find_pipelines
 from llmprism.parallelism.step_confidence import steps_confidence
 from llmprism.parallelism.step_ends import scatters, step_ends
 from llmprism.parallelism.structure import data_parallel_groups, in_two, joined_by, only_pairs, pairs_inside
@@ -170,8 +169,9 @@ def _without_shared_collectives(draft: PartialLayout) -> PartialLayout:
 
 
 def _with_pipelines(draft: PartialLayout) -> PartialLayout:
-    pipes = find_pipelines(draft.job, draft.links, draft.kinds, draft.features, draft.groups, draft.rules)
-    return replace(draft, pipes=pipes)
+    seen = (draft.job, draft.links, draft.kinds, draft.features, draft.groups)
+    kinds, pipes = without_false_closings(*seen, rules=draft.rules)
+    return replace(draft, kinds=kinds, pipes=pipes)
 
 
 def _without_exchanges(draft: PartialLayout) -> PartialLayout:

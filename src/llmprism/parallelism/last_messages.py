@@ -20,8 +20,10 @@ import numpy as np
 from llmprism.arrays import Bool, Float64, Int64, evenly_spread, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
+from llmprism.parallelism.link_rests import common_rests, rested_clock
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.shared_links import between_two, collective_rows
+from llmprism.parallelism.two_way_bursts import large_bursts
 from llmprism.stats.robust import half_of_sum
 
 __all__ = ["shared_rows"]
@@ -30,18 +32,21 @@ __all__ = ["shared_rows"]
 def shared_rows(
     transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules = RULES
 ) -> Bool:
-    """The rows of these links, given as their two pairs, that belong to a collective of every step: by the time of the
-    last messages where that tells, else by their sizes, else by the last messages before each link's own rest."""
+    """The rows of these links, given as their two pairs, that belong to a collective of every step: by one large burst
+    both ways or by the time of the last messages where these tell, else by their sizes, else by the last messages
+    before each link's own rest."""
     between = between_two(transfers, links)
     if not between or len(between) > rules.stages.shared_links or clock.steps < rules.stages.equal_messages:
         return collective_rows(transfers, links, clock, rules)
-    rows = _at_either_end(transfers, between, lambda _: clock, rules)
+    rows = large_bursts(transfers, between, clock, rules)
+    if rows is None:
+        rows = _at_either_end(transfers, between, lambda _: clock, rules)
     if rows is not None:
         return rows
     by_size = collective_rows(transfers, links, clock, rules)
     if by_size.any() and _in_one_message(transfers, between, by_size, clock, rules):
         return by_size
-    rows = _at_either_end(transfers, between, cache(lambda link: _rests_between(transfers, link, clock)), rules)
+    rows = _at_either_end(transfers, between, cache(lambda link: rested_clock(transfers, np.array(link), clock)), rules)
     return np.zeros_like(by_size) if rows is None else rows
 
 
@@ -134,7 +139,7 @@ def _next_to_rests(
     for link, both in zip(links, seen, strict=True):
         clock, chosen = clock_of(link), [way.outermost(0, last=last) for way in both]
         known = np.flatnonzero((chosen[0] >= 0) & (chosen[1] >= 0) & clock.regular)
-        begin, rest = _rests(transfers, link)
+        begin, rest = common_rests(transfers, np.array(link))
         step = clock.step_at(begin)
         longest = np.zeros(clock.regular.size)
         np.maximum.at(longest, step[step >= 0], rest[step >= 0])
@@ -145,30 +150,6 @@ def _next_to_rests(
         shares.append(np.maximum(before, after) / np.maximum(longest[known], 1.0))
     every = np.concatenate(shares)
     return bool(every.size) and float(median(every)) >= rules.stages.rest_at_collective
-
-
-def _rests(transfers: TransferTable, link: tuple[int, int]) -> tuple[Int64, Float64]:
-    """When each rest of both directions of a link ends, and how long it is."""
-    rows = np.concatenate([np.arange(transfers.pair_offsets[pair], transfers.pair_offsets[pair + 1]) for pair in link])
-    rows = rows[transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES]
-    rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
-    start, ended = transfers.start_ns[rows], np.maximum.accumulate(transfers.end_ns[rows])
-    return start[1:], np.maximum(start[1:] - ended[:-1], 0).astype(np.float64)
-
-
-def _rests_between(transfers: TransferTable, link: tuple[int, int], clock: StepClock) -> StepClock:
-    """A clock that ticks after the longest rest of a link in each step: where a job's clock ticks among the passes, no
-    pass is cut off."""
-    start, rest = _rests(transfers, link)
-    step = clock.step_at(start)
-    order = np.lexsort((-rest, step))
-    order = order[step[order] >= 0]
-    cut = order[np.flatnonzero(np.diff(step[order], prepend=-1))]
-    if cut.size < 2:
-        return clock
-    whole = clock.regular[step[cut]]
-    regular = whole[:-1] & whole[1:] & (np.diff(step[cut]) == 1)
-    return StepClock(start[cut], regular, clock.dominance)
 
 
 def _link(transfers: TransferTable, link: tuple[int, int], clock: StepClock, rules: LayoutRules) -> list[_Messages]:

@@ -22,6 +22,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Schedule
 from llmprism.parallelism.features import PairFeatures
+from llmprism.parallelism.link_rests import rested_clock
 from llmprism.parallelism.micro_batches import message_counts, schedule, virtual_stages
 from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.rules import RULES, LayoutRules
@@ -67,26 +68,43 @@ def batches_and_schedule(
 ) -> ScheduleFit:
     """Micro-batches of a step, and the order in which the pipelines take them.
 
-    Where the likeliest number of messages passes at moments that no schedule explains better than chance, the other
-    numbers compete by theirs; None where it is hopeless with all of them."""
+    The likeliest number of messages competes with the others: one that a schedule explains, and by a margin better,
+    stands in its place. Where that leaves none, messages are counted between the longest rests of the links: a tick
+    among the passes cuts some in two. None where the moments are hopeless with all numbers."""
     if not pipes.forward:
         return NOT_PLAYED
-    counts = message_counts(transfers, pipes.forward, clock, rules)
-    first = next(counts, None)
-    if first is None:
+    found, tried = None, set[int]()
+    for rested in (False, True):
+        steps = _rested(transfers, pipes.forward, clock, rules) if rested else clock
+        for count in message_counts(transfers, pipes.forward, steps, rules):
+            if count not in tried:
+                fit = _with_messages(transfers, pipes, features, clock, count, rules)
+                found = fit if found is None or _explains(fit, found, len(pipes.members[0]), rules) else found
+            tried.add(count)
+        if found is not None and found.misfit < rules.stages.schedule_chance:
+            break
+    if found is None:
         return replace(NOT_PLAYED, schedule=Schedule.INTERLEAVED) if pipes.rings else NOT_PLAYED
-    found = _with_messages(transfers, pipes, features, clock, first, rules)
-    if found.misfit >= rules.stages.schedule_chance:
-        others = (
-            _with_messages(transfers, pipes, features, clock, count, rules) for count in sorted({*counts} - {first})
-        )
-        explained = (fit for fit in others if fit.micro_batches is not None and fit.played)
-        better = min(explained, key=lambda fit: fit.misfit, default=found)
-        found = better if better.misfit < rules.stages.schedule_chance else found
     if found.misfit < rules.stages.schedule_hopeless:
         return found
     known = found.schedule if found.schedule is Schedule.INTERLEAVED else Schedule.UNKNOWN
     return replace(found, micro_batches=None, schedule=known)
+
+
+def _rested(transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules) -> StepClock:
+    pairs = np.array([pair for link in links[: rules.stages.links_sampled] for pair in link], dtype=np.int64)
+    return rested_clock(transfers, pairs, clock)
+
+
+def _explains(fit: ScheduleFit, found: ScheduleFit, stages: int, rules: LayoutRules) -> bool:
+    """Does a schedule explain another number of messages, and better than the number found is explained: by a margin
+    over all links of a pipeline, where that is better than chance?"""
+    rule = rules.stages
+    if fit.micro_batches is None or not fit.played or not found.played or fit.misfit >= rule.schedule_chance:
+        return False
+    messages = min(fit.micro_batches, found.micro_batches or fit.micro_batches)
+    margin = rule.schedule_margin if found.misfit < rule.schedule_chance else 0.0
+    return (found.misfit - fit.misfit) * 2 * (stages - 1) * messages > margin
 
 
 def _with_messages(
@@ -169,17 +187,21 @@ def fitting_schedule(
     alike = [pipeline for pipeline in pipelines if len(pipeline) == stages]
     if stages < 2 or messages < 2 or 2 * (stages - 1) * messages > rule.most_messages:
         return None
-    seen = _seen_moments(transfers, alike[: rule.pipelines_sampled], clock, messages, rules)
-    known = np.concatenate([seen[link] for link in sorted(seen)]) if seen else np.zeros(0)
-    if known.size < 2 * messages or not np.isfinite(known).all() or not np.ptp(known) > 0:
+    links = sorted(link for i, j in pairwise(range(stages)) for link in ((i, j), (j, i)))
+    moments = [
+        _seen_moments(transfers, alike[: rule.pipelines_sampled], clock, messages, rules, rested=rested)
+        for rested in (False, True)
+    ]
+    seen = [np.concatenate([one[link] for link in links]) for one in moments if one]
+    seen = [one for one in seen if np.isfinite(one).all() and np.ptp(one) > 0]
+    if not seen:
         return None
-    spread = rule.moment_jitter * float(np.ptp(known)) / messages
     fits = []
     for number, order in enumerate(orders or _candidates(stages, messages, rules)):
-        misfit = _misfit(order, sorted(seen), known, spread, rules)
+        misfit = _misfit(order, links, seen, messages, rules)
         usual = number == 0 if orders else order.micro_batches == messages
         if usual or misfit < rule.schedule_chance:
-            fits.append((misfit + (0.0 if usual else rule.schedule_margin / messages), misfit, order))
+            fits.append((misfit + (0.0 if usual else rule.schedule_margin / seen[0].size), misfit, order))
     _, misfit, best = min(fits, key=lambda fit: fit[0])
     return ScheduleFit(NAMES.get(best.name, Schedule.UNKNOWN), best.micro_batches, misfit)
 
@@ -198,17 +220,22 @@ def _candidates(stages: int, messages: int, rules: LayoutRules) -> Iterator[Pass
                     yield order
 
 
-def _misfit(order: PassOrder, links: list[tuple[int, int]], seen: Float64, spread: float, rules: LayoutRules) -> float:
+def _misfit(
+    order: PassOrder, links: list[tuple[int, int]], seen: list[Float64], messages: int, rules: LayoutRules
+) -> float:
     """Nats per message of one link by which the moments seen are off those of the order, scaled and moved to fit, with
-    the lengths of the backward pass and of a message that fit best."""
+    the lengths of the backward pass and of a message that fit best; of several moments those that fit best."""
     played = []
     for backward in rules.stages.backward_lengths:
         for delay in rules.stages.message_delays:
             times = message_times(order, backward, delay)
             moments = np.concatenate([times.get(link, np.zeros(0)) for link in links])
-            if moments.size == seen.size and np.isfinite(moments).all():
+            if moments.size == seen[0].size and np.isfinite(moments).all():
                 played.append(moments)
-    return float(_misfits(np.array(played), seen, spread).min()) if played else float("inf")
+    if not played:
+        return float("inf")
+    jitter = rules.stages.moment_jitter / messages
+    return min(float(_misfits(np.array(played), one, jitter * float(np.ptp(one))).min()) for one in seen)
 
 
 def _misfits(played: Float64, seen: Float64, spread: float) -> Float64:
@@ -226,17 +253,21 @@ def _misfits(played: Float64, seen: Float64, spread: float) -> Float64:
 
 
 def _seen_moments(
-    transfers: TransferTable, pipelines: list[tuple[int, ...]], clock: StepClock, messages: int, rules: LayoutRules
-) -> dict[tuple[int, int], Float64]:
-    """When each message passes each link, by the ranks of its ends: medians over steps, then over pipelines."""
+    transfers: TransferTable, pipelines: list[tuple[int, ...]], clock: StepClock, messages: int, rules: LayoutRules, *,
+    rested: bool,
+) -> dict[tuple[int, int], Float64]:  # fmt: skip
+    """When each message passes each link, by the ranks of its ends: medians over steps, then over pipelines. `rested`:
+    in the steps between the longest rests of each pipeline, wherever the clock ticks."""
     pair_of = pair_index(transfers)
     found: dict[tuple[int, int], list[Float64]] = {}
     for pipeline in pipelines:
         links = [link for i, j in pairwise(range(len(pipeline))) for link in ((i, j), (j, i))]
         pairs = {link: pair_of.get((pipeline[link[0]], pipeline[link[1]])) for link in links}
-        moments = {link: _moments(transfers, p, clock, messages, rules) for link, p in pairs.items() if p is not None}
-        if len(moments) < len(links):
+        known = {link: pair for link, pair in pairs.items() if pair is not None}
+        if len(known) < len(links):
             continue
+        steps = rested_clock(transfers, np.array([*known.values()]), clock) if rested else clock
+        moments = {link: _moments(transfers, pair, steps, messages, rules) for link, pair in known.items()}
         whole = np.logical_and.reduce([np.isfinite(times[:, 0]) for times in moments.values()])
         if not whole.any():
             continue
@@ -248,9 +279,10 @@ def _seen_moments(
 
 def _moments(transfers: TransferTable, pair: int, clock: StepClock, messages: int, rules: LayoutRules) -> Float64:
     """When the middle of each message starts in each step (rows), in ns after the first tick; NaN where the bytes of
-    the step are not the usual."""
+    the step are not the usual. Of several messages in one row each starts at its share of the row's time."""
     first, after = int(transfers.pair_offsets[pair]), int(transfers.pair_offsets[pair + 1])
-    start, sent = transfers.start_ns[first:after], np.cumsum(transfers.bytes[first:after]).astype(np.float64)
+    start, size = transfers.start_ns[first:after], transfers.bytes[first:after].astype(np.float64)
+    sent = np.cumsum(size)
     before = np.concatenate([[0.0], sent])[np.searchsorted(start, clock.boundary_ns)]
     total = np.diff(before)
     usual = float(median(total[clock.regular])) if clock.regular.any() else 0.0
@@ -258,5 +290,8 @@ def _moments(transfers: TransferTable, pair: int, clock: StepClock, messages: in
     result = np.full((total.size, messages), np.nan)
     middle = before[:-1][whole, None] + total[whole, None] * (np.arange(messages) + 0.5) / messages
     row = np.minimum(np.searchsorted(sent, middle), max(start.size - 1, 0))
-    result[whole] = start[row] - clock.boundary_ns[0]
+    begun = middle - 0.5 * total[whole, None] / messages - (sent - size)[row]  # in the row, when its message begins
+    share = np.clip(begun / np.maximum(size[row], 1.0), 0.0, 1.0)
+    lasts = (transfers.end_ns[first:after] - start).astype(np.float64)[row]
+    result[whole] = start[row] - clock.boundary_ns[0] + share * lasts
     return result

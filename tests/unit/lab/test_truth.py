@@ -46,6 +46,20 @@ def test_groups_of_hybrid_sharding_are_shards_and_replicas() -> None:
     assert [group["members"] for group in truth["groups"]] == [[a, b], [c, d], [a, c], [b, d]]
 
 
+@pytest.mark.parametrize("virtual", [1, 2])
+def test_the_last_stage_hands_on_to_the_first_only_where_stages_are_interleaved(virtual: int) -> None:
+    """What tied embeddings exchange between them is no hop of the pipeline."""
+    a, b, c, d = ADDRESSES
+    notes = job()
+    layout = {**notes.ranks[0]["layout"], "pp": 4, "dp": 1, "virtual": virtual}
+    groups = {"pp": [0, 1, 2, 3], "embedding": [0, 3]}
+    ranks = tuple({**note, "layout": layout, "groups": groups} for note in notes.ranks)
+    steady = dict.fromkeys([(a, b), (b, a), (b, c), (c, b), (c, d), (d, c), (a, d), (d, a)], 10**9)
+    truth = document(run(), JobNotes(notes.name, notes.addresses, ranks, notes.attempts), steady=steady)["jobs"][0]
+    kinds = {pair["kind"] for pair in truth["pairs"] if {pair["src"], pair["dst"]} == {a, d}}
+    assert kinds == ({"other"} if virtual == 1 else {"other", "pp"})
+
+
 def test_a_broadcast_before_the_first_step_is_marked_as_setup() -> None:
     a, b, *_ = ADDRESSES
     steady = {pair: count for pair, count in bytes_of_steps().items() if pair != (b, a)}

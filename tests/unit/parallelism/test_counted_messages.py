@@ -54,3 +54,19 @@ def test_with_two_messages_the_longest_rest_is_the_one_between_them():
 
 def test_steps_that_differ_have_no_number():
     assert counts(lambda step: [(100 + 50 * k, 102 + 50 * k, 1e6) for k in range(4 + step)]) == []
+
+
+def test_messages_that_a_collector_joined_are_whole_numbers_of_messages():
+    """Most bytes pass in bursts of two and three, most bursts are single messages."""
+    bursts = [1, 3, 1, 2, 1, 3, 1, 3, 1, 1, 3]
+    assert counts(lambda _: [(100 + 80 * k, 105 + 80 * k, n * 1e6) for k, n in enumerate(bursts)])[0] == sum(bursts)
+
+
+def test_steps_whose_ends_differ_by_a_message_have_the_number_of_their_bytes():
+    """The clock ticks among the passes: one step has a message more, another one less."""
+    ends = [0, 2, -2, 1, -1, 0, 3, 0, 1, -1]
+    assert counts(lambda step: [(100 + 80 * k, 102 + 80 * k, 1e6) for k in range(16 + ends[step])])[0] == 16
+
+
+def test_a_collective_among_messages_is_no_whole_number_of_them():
+    assert counts(lambda _: [(100, 102, 1e6), (400, 402, 1e6), (800, 830, 5.4e6)]) == []
