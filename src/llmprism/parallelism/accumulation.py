@@ -81,10 +81,19 @@ def between_passes(
     if not found:
         return None
     last = max(found, key=lambda one: one.bits)
-    ticks = np.flatnonzero((rests.number % last.passes == last.phase) & (last.which >= 0))
+    ticks = np.flatnonzero(rests.number % last.passes == last.phase)
     whole = np.diff(rests.number[ticks]) == last.passes
     regular = np.array([clock.regular[a : b + 1].all() for a, b in pairwise(ticks)], dtype=np.bool_)
-    return StepClock(silences.begin_ns[last.which[ticks]], whole & regular, clock.dominance), last.passes
+    return StepClock(_ends(silences, clock, ticks, last.which[ticks]), whole & regular, clock.dominance), last.passes
+
+
+def _ends(silences: Silences, clock: StepClock, ticks: Int64, which: Int64) -> Int64:
+    """Where the silences begin that end these ticks; one that was not seen, at the bytes of the others."""
+    sent = np.interp(clock.boundary_ns, silences.begin_ns, silences.bytes_before)
+    size, seen = np.diff(sent)[ticks], which >= 0
+    place = median((silences.bytes_before[which] - sent[ticks])[seen] / np.maximum(size[seen], 1.0))
+    supposed = np.interp(sent[ticks] + place * size, silences.bytes_before, silences.begin_ns).astype(np.int64)
+    return np.where(seen, silences.begin_ns[which], supposed)
 
 
 def _longest_share(silences: Silences, clock: StepClock) -> float:

@@ -41,6 +41,12 @@ def test_an_optimizer_shorter_than_the_pauses_of_layers_next_to_it_ends_a_step_t
     assert np.diff(clock.boundary_ns) / (20 * MS) == pytest.approx(90 * count + 0.4, abs=0.1)
 
 
+def test_an_end_that_was_not_seen_is_where_the_others_are():
+    clock, _ = interrupted([20.0 if k % 4 == 1 and k != 21 else 0.0 for k in range(48)])
+    assert clock.steps == 11
+    assert np.diff(clock.boundary_ns) / MS == pytest.approx(380, abs=21)
+
+
 @pytest.mark.parametrize(
     "pauses",
     [
