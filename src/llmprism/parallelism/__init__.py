@@ -5,7 +5,8 @@ idea:
 
     when does a step end     clock_candidates, rival_clocks, clock_score, pause_code, part_sizes (which rhythm),
                              known_step, lost_records, bridged_clock (what a collector lost), compound_steps,
-                             slower_layout, outstanding, accumulation, half_ticks (several ticks are one step),
+                             standing_out, slower_layout, outstanding, accumulation, half_ticks (several ticks are one
+                             step),
                              step_ends, phase, one_phase, heavy_end, turning_point, quiet_end, optimizer_pause,
                              job_begin, job_end, interruptions, byte_line, agreed_ends (where in the cycle)
     what does a link carry   features, link_evidence, lead, dark_pairs (what is measured), rival_kinds, pair_kinds

@@ -91,11 +91,13 @@ def _clocks(transfers: TransferTable, link: tuple[int, int], rules: LayoutRules)
             continue
         counted = bursts.there.size
         unit = max(float(median(np.maximum(bursts.there, bursts.back))), 1.0)
-        sent = np.cumsum(bursts.there + bursts.back) / (2.0 * unit)
+        ways = np.concatenate([bursts.there, bursts.back]).reshape(2, -1) / unit
         for level in _levels(bursts, unit, rules):
             extremes = (_passed(level, rules), _passed(-level, rules))
-            clocks = (_even(bursts.end_ns, sent, at, rules) for at in extremes)
-            found += [clock for clock in clocks if clock is not None]
+            for each in (ways, np.round(ways)):  # sequences of many lengths: messages are counted
+                sent = np.cumsum(each.sum(axis=0)) / 2.0
+                clocks = (_even(bursts.end_ns, sent, at, rules) for at in extremes)
+                found += [clock for clock in clocks if clock is not None]
     slowest = max((clock.period_ns for clock in found), default=0.0)  # chunks pass a level several times in a step
     return [clock for clock in found if clock.period_ns * rule.slower > slowest]
 

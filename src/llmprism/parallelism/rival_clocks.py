@@ -34,6 +34,7 @@ from llmprism.parallelism.lost_records import loses_records, with_usual_bytes
 from llmprism.parallelism.outstanding import outstanding_steps
 from llmprism.parallelism.part_sizes import bits_of_unlike_parts
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.parallelism.standing_out import may_be_steps, standing_out
 from llmprism.stats.silences import Silences
 
 __all__ = ["BestClock", "best_clock"]
@@ -98,6 +99,7 @@ def _best_clock(job: Job, bulk: Bool, rules: LayoutRules, known_bytes: int) -> B
     best = _cheapest(pauses, quiet, covering, window, rules)
     best = _whole_steps(pauses, _single_steps(pauses, best, covering, window, rules), covering, rules)
     best = _with_half_ticks(pauses, best, quiet, rules)
+    best = _standing_out(job, pauses, best, covering, rules)
     best = _answered(transfers, bulk, pauses, best, covering, window, rules)
     known = known_clock(transfers, bulk, pauses, best.clock, covering, known_bytes, rules)
     if known.chosen is None:
@@ -195,6 +197,17 @@ def _with_half_ticks(pauses: Pauses, best: BestClock, quiet: Silences, rules: La
     if found is None:
         return best
     return replace(BestClock.of(found.clock, best.clock, found.bits / max(pauses.counted, 1)), passes=found.passes)
+
+
+def _standing_out(job: Job, pauses: Pauses, best: BestClock, rivals: list[StepClock], rules: LayoutRules) -> BestClock:
+    """The best clock, or a slower rhythm that stands out, where the ticks of the best one are no steps; or one that it
+    is a part of."""
+    found = best
+    while (slow := standing_out(job, found.clock, rules)) is not None:
+        if may_be_steps(pauses, found.clock, slow, rules):
+            break
+        found = BestClock.of(slow, found.clock, rules.clock.margin_bits)
+    return best if found is best else _whole_steps(pauses, found, rivals, rules)
 
 
 def _cheapest(

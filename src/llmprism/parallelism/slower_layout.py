@@ -6,9 +6,8 @@ of its ticks vary, pipelines have no rest in which nothing is outstanding, and k
 contradict each other. These are terms of the layout's confidence. So where a slower clock is behind by no more than the
 margin that it has to lead by, the layout is read with either clock, and the surer one stands.
 
-So it is with a slower rhythm that the job was recognised by, whatever its lead, if each of its ticks is in the longest
-silence of its step and all steps are of one length. With 64 micro-batches a step is one pause in 130 to the bits of all
-pauses, but no clock of micro-batches has its longest silence after every 64th of them. Evaluations have it too.
+So it is with a slower rhythm that stands out (`standing_out`), whatever its lead, where the faster clock may be that of
+steps too: checkpoints and evaluations have such a rhythm.
 
 Two steps taken together explain a layout as well as one. Where the slower clock tells the same with so many times the
 micro-batches, the faster one stands.
@@ -24,6 +23,7 @@ from llmprism.model.layout import JobLayout, PairKind
 from llmprism.parallelism.fitted_confidence import FITTED
 from llmprism.parallelism.rival_clocks import BestClock
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.parallelism.standing_out import standing_out
 
 __all__ = ["slower_rivals", "surer_layout"]
 
@@ -46,20 +46,10 @@ def _close(best: BestClock, rules: LayoutRules) -> BestClock | None:
 
 
 def _standing_out(job: Job, best: BestClock, rules: LayoutRules) -> BestClock | None:
-    """The fastest of the slower rhythms that the job was recognised by all of whose steps end in their longest silence;
-    None where there is none, or nothing competes with the best clock."""
-    rule = rules.clock
-    slow = [
-        one.clock
-        for one in job.clock_candidates
-        if one.clock.dominance >= rule.stands_out
-        and one.clock.steps >= rule.standing_out_steps
-        and one.clock.period_ns >= rule.slower * best.clock.period_ns
-        and one.clock.unevenness <= rule.standing_out_uneven
-    ]
-    if best.rival is None or not slow:
+    """The slower rhythm that stands out; None where there is none, or nothing competes with the best clock."""
+    clock = None if best.rival is None else standing_out(job, best.clock, rules)
+    if clock is None:
         return None
-    clock = min(slow, key=lambda one: one.period_ns)
     rival = BestClock.of(clock, best.clock, 0.0)
     return replace(rival, step_bytes=int(best.step_bytes / max(rival.rival_period, 1e-9)))
 

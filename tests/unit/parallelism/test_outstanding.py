@@ -43,6 +43,20 @@ def test_activations_and_gradients_that_leave_together_are_answered_at_the_end_o
     assert clock.period_ns == pytest.approx(STEP_MS * MS, rel=0.01)
 
 
+def test_messages_are_counted_where_every_micro_batch_has_a_length_of_its_own():
+    rng = np.random.default_rng(1)
+    flows = []
+    for number in range(STEPS):
+        size = rng.integers(750_000, 1_250_000, BATCHES).tolist()
+        ways = ["ab", "ab", *["ba", "ab"] * (BATCHES - 2), "ba", "ba"]
+        sizes = {way: iter(size) for way in ("ab", "ba")}
+        flows += [flow._replace(bytes=next(sizes[flow.src + flow.dst])) for flow in step(number, ways)]
+    clock = clock_of(flows)
+    assert clock is not None
+    assert clock.period_ns == pytest.approx(STEP_MS * MS, rel=0.01)
+    assert clock.steps >= STEPS - 2
+
+
 @pytest.mark.parametrize("late_ms", [0.0, 0.3])
 def test_what_two_members_reduce_is_answered_at_once(late_ms):
     flows = [

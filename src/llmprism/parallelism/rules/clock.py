@@ -128,10 +128,12 @@ class ClockRules:
 
     stands_out: float = 0.9
     """Share of the steps of a slower rhythm that end in their longest silence, from which on it is tried whatever its
-    lead. Of 590 random jobs 17 have one besides a faster clock, 10 of them the true one..."""
+    lead, and share of faster ticks, and of pairs, that must look like those of steps for them to be some. Of 590 random
+    jobs 17 have such a rhythm besides a faster clock, 10 of them the true one..."""
 
     standing_out_uneven: float = 0.05
-    """...with steps that differ in length by less than this share..."""
+    """...with steps that differ in length by less than this share, or by less than the faster ticks do: a fault makes
+    both uneven..."""
 
     standing_out_steps: int = 5
     """...and so many of them: fewer may be alike by chance."""

@@ -23,17 +23,12 @@ class ShardingRules:
     accumulated_steps: int = 4
     """Whole steps that must be seen before passes are joined."""
 
-    last_pass_longest: float = 0.9
-    """Share of the steps in which the rest after the last pass is the longest one."""
-
     longest_optimizer: float = 0.5
     """Longest rest for an optimizer, as a share of one pass."""
 
-    burst_places: int = 16
-    """Places of a tick at which an optimizer between two passes is looked for..."""
-
-    bursts_tried: int = 4
-    """...and how many of them, those with the longest pauses first."""
+    burst_places: tuple[int, ...] = (16, 64, 256)
+    """Places of a tick at which an optimizer between two passes is looked for: few, where bytes vary, and many, where a
+    pass has dozens of collectives and layers pause next to it for longer than the optimizer takes."""
 
     uncut_share: float = 0.4
     """Share of the ticks without such a pause, at least: with two passes in a step half of them have one."""
@@ -42,8 +37,9 @@ class ShardingRules:
     """How many times longer the pause of the optimizer is than those at the same place of other ticks, which lie inside
     one burst of reduction and gathering."""
 
-    least_optimizer: float = 0.02
-    """Shortest such pause, as a share of a pass: shorter ones may be the collector's."""
+    least_optimizer: float = 0.002
+    """Shortest such pause, as a share of a pass: what collectors round to. An optimizer goes over the parameters once,
+    a pass computes with them for every token; that it comes in every m-th tick is judged in bits."""
 
     longest_layer: float = 1.0 / 3.0
     """Longest silence of a pass over layers, as a share of the pass: the backward pass of one of two layers. Of 1,100
