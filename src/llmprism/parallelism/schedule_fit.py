@@ -77,6 +77,8 @@ def batches_and_schedule(
     for rested in (False, True):
         steps = _rested(transfers, pipes.forward, clock, rules) if rested else clock
         for count in message_counts(transfers, pipes.forward, steps, rules):
+            if found is not None and _cannot_lose(found, len(pipes.members[0]), rules):
+                return found
             if count not in tried:
                 fit = _with_messages(transfers, pipes, features, clock, count, rules)
                 found = fit if found is None or _explains(fit, found, len(pipes.members[0]), rules) else found
@@ -94,6 +96,12 @@ def batches_and_schedule(
 def _rested(transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules) -> StepClock:
     pairs = np.array([pair for link in links[: rules.stages.links_sampled] for pair in link], dtype=np.int64)
     return rested_clock(transfers, pairs, clock)
+
+
+def _cannot_lose(found: ScheduleFit, stages: int, rules: LayoutRules) -> bool:
+    """Is what is found explained so well that no other number can lead by the margin, or not to be compared at all?"""
+    nats = found.misfit * 2 * (stages - 1) * (found.micro_batches or rules.stages.most_micro_batches)
+    return not found.played or nats <= rules.stages.schedule_margin
 
 
 def _explains(fit: ScheduleFit, found: ScheduleFit, stages: int, rules: LayoutRules) -> bool:
