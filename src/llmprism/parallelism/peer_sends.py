@@ -33,11 +33,10 @@ __all__ = ["relative", "sends_apart"]
 
 
 def sends_apart(
-    job: Job, pairs: list[Pair], pipelines: tuple[tuple[int, ...], ...], rules: LayoutRules = RULES,
-    rounding_ns: float = 0.0,
-) -> Float64:  # fmt: skip
+    job: Job, pairs: list[Pair], pipelines: tuple[tuple[int, ...], ...], rules: LayoutRules = RULES
+) -> Float64:
     """For each two members of a stage on one server: logarithm of how far apart they send, relative to members of that
-    stage on different servers; NaN where too few messages, stamps that are too coarse or no other server tell."""
+    stage on different servers; NaN where too few messages or no other server tell."""
     sent = _StageSends(job.transfers, _stages(pipelines), rules)
     usual: dict[_Place, float] = {}
     result = np.full(len(pairs), np.nan)
@@ -46,7 +45,7 @@ def sends_apart(
         for place in sent.places(*pair):
             if place not in usual:
                 usual[place] = _usual(job, sent, place, rules)
-            signs.append(float(relative(sent.apart(*pair, place[1]), usual[place], rules, rounding_ns)))
+            signs.append(float(relative(sent.apart(*pair, place[1]), usual[place], rules)))
         known = [sign for sign in signs if np.isfinite(sign)]
         result[number] = min(known, default=np.nan)
     return result
@@ -118,11 +117,7 @@ def _usual(job: Job, sent: _StageSends, place: _Place, rules: LayoutRules) -> fl
     return float(median(known)) if known else float("nan")
 
 
-def relative(apart: ArrayLike, usual: float, rules: LayoutRules = RULES, rounding_ns: float = 0.0) -> Float64:
-    """Logarithm of how far apart two are, against what is usual; NaN where either is not known, or stamps are too
-    coarse to show either. What stamps make of peers that are microseconds apart is nothing, or up to a unit where they
-    send at the turn of one: both are as near as stamps can tell."""
-    finest = max(rules.peers.finest_ns, rounding_ns)
-    ratio = np.log(np.maximum(apart, finest) / np.maximum(usual, finest))
-    hidden = (np.maximum(apart, usual) < finest) & (rounding_ns > rules.peers.finest_ns)
-    return np.where(hidden, np.nan, ratio)
+def relative(apart: ArrayLike, usual: float, rules: LayoutRules = RULES) -> Float64:
+    """Logarithm of how far apart two are, against what is usual; NaN where either is not known."""
+    finest = rules.peers.finest_ns
+    return np.asarray(np.log(np.maximum(apart, finest) / np.maximum(usual, finest)))

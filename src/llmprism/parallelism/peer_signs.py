@@ -65,7 +65,7 @@ def peer_signs(
     across, along = (_variation(last.edge, last.row, chosen, rules) for chosen in (crossed.across, crossed.along))
     rounding_ns = rules.peers.stamp_error * _stamp_unit_ns(job.transfers)
     ends = crossed.mean(_log_ratio(across, along, rounding_ns, rules), len(listed))
-    sends = sends_apart(job, listed, pipelines, rules, rounding_ns)
+    sends = sends_apart(job, listed, pipelines, rules)
     compared = bool(np.isfinite(sends).any())
     if not compared:
         sends = sum((relative(_variation(times, sent.row, pairs, rules), _of_its_own(times, rules), rules)

@@ -153,23 +153,13 @@ def _likelihood(signs: PeerSigns, cells: list[tuple[int, ...]], width: int, rule
     unsure = signs.ends_error
     independent = 2.0 / max(len(cell) for cell in cells)  # n members have n - 1 differences, not n (n - 1) / 2
     return (
-        _class(_known(signs.ends, one_group), _of_replicas(signs, rules), rule.ends_spread, independent, rules, unsure)
+        _class(_known(signs.ends, one_group), rule.ends_of_replicas, rule.ends_spread, independent, rules, unsure)
         + _class(
             _known(signs.ends, peers + neither), _of_others(signs, rules), rule.ends_spread, independent, rules, unsure
         )
         + _class(_known(signs.sends, peers), close, spread, independent, rules)
         + _class(_known(signs.sends, one_group + neither), loose, spread, independent, rules)
     )
-
-
-def _of_replicas(signs: PeerSigns, rules: LayoutRules) -> Level:
-    """Where the ends of one group lie that has a ring on every rail. The rails begin together, but queues of their own
-    keep them microseconds apart: as much as members of one rail are, or more where nothing else disturbs these."""
-    rule = rules.peers
-    later = 0.5 * float(np.log1p((rule.rails_apart_ns / max(signs.along_ns, rule.finest_ns)) ** 2))
-    (share, centre, width), *rest = rule.ends_of_replicas
-    queues, spread = rule.rails_later
-    return ((share - queues, centre, width), (queues, later, spread), *rest)
 
 
 def _of_others(signs: PeerSigns, rules: LayoutRules) -> Level:

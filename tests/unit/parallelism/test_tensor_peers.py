@@ -71,7 +71,7 @@ def test_either_sign_tells_how_many_neighbours_are_peers(width, signs):
     assert peers is not None
     assert peers.width == width
     one_sign = width == 1 and (not signs.get("visible", True) or not signs.get("pipeline", True))
-    assert peers.confidence > (0.45 if one_sign else 0.8)  # groups without noise end together too: likely, no more
+    assert peers.confidence > (0.5 if one_sign else 0.8)  # groups without noise end together too: likely, no more
     joined = joined_replicas(groups, peers)
     servers = signs.get("servers", 2)
     replicas = 4 // width * servers
@@ -158,12 +158,6 @@ def test_groups_whose_members_end_far_apart_do_not_look_like_one_because_they_en
     peers = find_tensor_peers(*build(4, ends_us=ends_us, pipeline=False), CLOCK)
     assert peers.width == 4
     assert peers.confidence < 0.75  # what is known before decides
-
-
-@pytest.mark.parametrize(("ends_us", "width"), [((30.0, 80.0), 1), ((1_000.0, 3_000.0), 4)])
-def test_rails_of_one_collective_are_microseconds_apart_and_processes_more(ends_us, width):
-    """The same ratio either way: queues explain it where members of a rail are microseconds apart themselves."""
-    assert find_tensor_peers(*build(4, ends_us=ends_us, pipeline=False), CLOCK, sharded=True).width == width
 
 
 def test_of_shards_whose_rails_end_together_it_stays_open_whether_they_go_over_a_whole_server():

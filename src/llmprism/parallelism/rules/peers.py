@@ -53,14 +53,6 @@ class PeerRules:
     """Where the level of a sign lies: (share, centre, width) of Student distributions with three degrees of freedom.
     Members of one group end together; where every rail of the group runs a ring of its own, some rails end later."""
 
-    rails_apart_ns: float = 30_000.0
-    """Rails of one collective begin together, and end so far apart by the queues of their own switches: 28 us of the
-    eight rails of our fully sharded scenario, whose members of one rail end 15 us apart. Processes of tensor peers are
-    0.1 ms and more apart..."""
-
-    rails_later: tuple[float, float] = (0.3, 0.3)
-    """...in this share of the jobs, with this width (units: factors of e), as wide as groups that nothing disturbs."""
-
     ends_of_others: Level = ((0.7, 2.5, 1.5), (0.3, 0.3, 0.3))
     """Different groups end 2 to 7 units (factors of e) farther apart than members of one; where nothing disturbs them,
     hardly farther."""
