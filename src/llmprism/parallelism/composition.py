@@ -202,17 +202,15 @@ def nested(groups: tuple[Group, ...]) -> bool:
 
 
 def _said_parts(job: Job, said: JobLayout, members: tuple[int, ...]) -> list[Part]:
-    """What a layout says of the pairs: those of one kind all carry the same. Kinds that take the same pairs are one
-    part."""
+    """What a layout says of the pairs: those of one kind all carry the same."""
     rank = np.full(len(job.transfers.addresses), -1, dtype=np.int64)
     rank[list(members)] = np.arange(len(members))
     pair = rank[said.pairs.src] * len(members) + rank[said.pairs.dst]
     known = (rank[said.pairs.src] >= 0) & (rank[said.pairs.dst] >= 0)
-    parts: list[Part] = []
+    parts = []
     for kind in np.unique(said.pairs.kind[known]):
         own = np.unique(pair[known & (said.pairs.kind == kind)])
-        if not any(np.array_equal(own, part.pair) for part in parts):
-            parts.append(Part(PairKind(kind), own, np.ones(own.size, dtype=np.int64)))
+        parts.append(Part(PairKind(kind), own, np.ones(own.size, dtype=np.int64)))
     return parts
 
 
