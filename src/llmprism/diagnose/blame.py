@@ -25,7 +25,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.holding import held_ns
-from llmprism.diagnose.own_gaps import OwnGaps, own_gaps
+from llmprism.diagnose.own_gaps import OwnGaps, grown_by, own_gaps
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.waiting import beyond_others, stage_work_ns
 from llmprism.model.finding import Alternative, FindingKind, Where, WhereType
@@ -39,15 +39,16 @@ class Signs:
     """Of each member, by rows of the job's members, from the usual to the slower steps.
 
     `late` and `silent` are what its lateness and its own silences grew by, in shares of what the slower steps take
-    longer; `late_clear`, `silent_clear` and `held_clear` how far these (and what it holds) are beyond chance, as
-    logarithms; `work` by what share (a logarithm, too) its work exceeds that of its peers by more than usual. 0 where a
-    sign is not seen.
+    longer; `late_clear`, `silent_clear`, `handed_clear` and `held_clear` how far these (silences by whether a
+    collective's or a pipeline's message ends them, and what it holds) are beyond chance, as logarithms; `work` by what
+    share (a logarithm, too) its work exceeds that of its peers by more than usual. 0 where a sign is not seen.
     """
 
     late: Float64
     silent: Float64
     late_clear: Float64
     silent_clear: Float64
+    handed_clear: Float64
     held_clear: Float64
     work: Float64
     silences: OwnGaps
@@ -73,7 +74,7 @@ def blame(
     """Who was waited for in the `slower` steps; None where too few of both were seen to compare. `found` is the member
     that is late in them, by some sign, in more than chance would do."""
     rule = rules.blame
-    longer = float((evidence.duration_ns - evidence.normal_ns)[slower].mean()) if slower.any() else 0.0
+    slower, longer = _much_slower(evidence, slower, rules)
     if usual.sum() < rules.members.late_steps or longer <= 0.0:
         return None
     signs = signs_of(evidence, slower, usual, longer, rules)
@@ -90,6 +91,16 @@ def blame(
         row, share, rival if others[rival] > 0.0 else -1, max(float(others[rival]), 0.0),
         max(float(signs.late[row]), float(signs.silent[row])) * longer, round(1.0 / (1.0 + exp(-float(odds))), 3),
     )  # fmt: skip
+
+
+def _much_slower(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> tuple[Bool, float]:
+    """Those of the slower steps that are not only a little longer than usual beside the others, and what they take
+    longer as a rule: steps that vary by themselves say nothing about who was waited for in the long ones."""
+    longer = evidence.duration_ns - evidence.normal_ns
+    if not slower.any():
+        return slower, 0.0
+    much: Bool = slower & (longer >= rules.blame.much_slower * longer[slower].mean())
+    return much, float(longer[much].mean())
 
 
 def terms_of(
@@ -117,9 +128,9 @@ def shares_of(signs: Signs, rules: FaultRules = RULES, *, found: int | None = No
     """How likely each member is the one that was waited for, given that one was."""
     rule = rules.blame
     odds = (
-        rule.late * np.clip(signs.late, rule.least_late, rule.most_late)
-        + rule.late_clear * signs.late_clear
+        rule.late_clear * signs.late_clear
         + rule.silent_clear * signs.silent_clear
+        + rule.handed_clear * signs.handed_clear
         + rule.held_clear * signs.held_clear
         + rule.work * signs.work
     )
@@ -132,30 +143,28 @@ def shares_of(signs: Signs, rules: FaultRules = RULES, *, found: int | None = No
 def signs_of(evidence: JobEvidence, slower: Bool, usual: Bool, longer_ns: float, rules: FaultRules = RULES) -> Signs:
     """See `Signs`; the slower steps take `longer_ns` more as a rule."""
     gaps = own_gaps(evidence, rules)
-    silent = gaps.of_members(len(evidence.job.members), evidence.steps)
+    silent, handed = (gaps.of_members(len(evidence.job.members), evidence.steps, piped=one) for one in (False, True))
     many = len(evidence.job.members) > rules.blame.most_members
     held = np.full(silent.shape, np.nan) if many else held_ns(evidence.job, evidence.timeline.steps, usual, rules)
-    grown = {
-        "late": _grown(evidence.lateness_ns, slower, usual),
-        "silent": gaps.grown(len(evidence.job.members), slower, usual),
-        "held": _grown(held, slower, usual),
-    }
-    jitter = {
-        "late": _jitter(evidence.lateness_ns, usual),
-        "silent": _jitter(silent, usual),
-        "held": _jitter(held, usual),
-    }
+    late = _grown(evidence.lateness_ns, slower, usual)
     clear = {
-        name: _clear(grown[name] / longer_ns, jitter[name] / longer_ns, int(slower.sum()), rules) for name in grown
+        name: _clear(grown / longer_ns, _jitter(values, usual) / longer_ns, int(slower.sum()), rules)
+        for name, values, grown in (
+            ("late", evidence.lateness_ns, late),
+            ("silent", silent, grown_by(silent, slower, usual)),
+            ("handed", handed, grown_by(handed, slower, usual)),
+            ("held", held, _grown(held, slower, usual)),
+        )
     }
     work = stage_work_ns(evidence)
     beyond = _grown(beyond_others(evidence, work), slower, usual)
     share = beyond / np.maximum(np.nan_to_num(known_median(work[:, usual], axis=1)), 1.0)
     return Signs(
-        late=grown["late"] / longer_ns,
-        silent=grown["silent"] / longer_ns,
+        late=late / longer_ns,
+        silent=grown_by(silent + handed, slower, usual) / longer_ns,
         late_clear=clear["late"],
         silent_clear=clear["silent"],
+        handed_clear=clear["handed"],
         held_clear=clear["held"],
         work=np.log1p(np.clip(share, 0.0, rules.blame.most_work)),
         silences=gaps,

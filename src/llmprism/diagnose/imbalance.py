@@ -7,8 +7,8 @@ pipelines, holds all of them up.
 
 Catches: layers unevenly split over the stages. Must not shout at: two stages (nobody to compare with), heads and
 embeddings (the first stage is not measured, others must differ by half), one slow GPU (its stage's other replicas
-disagree), a single replica (a slow GPU looks the same), jitter,
-schedules other than 1F1B. Tested with the imbalance scenario against all healthy pipelines.
+disagree), a single replica (a slow GPU looks the same), jitter, stages that wait for their parameters (what else they
+are sent meanwhile), schedules other than 1F1B. Tested with the imbalance scenario against all healthy pipelines.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Float64, Int64
+from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, ranges
-from llmprism.model.layout import Schedule
+from llmprism.model.layout import PairKind, Schedule
+from llmprism.stats.integer_order import grouped_order
 from llmprism.stats.stretches import stretch_starts
 
 __all__ = ["DETECTOR", "find_imbalance"]
@@ -53,12 +54,32 @@ def find_imbalance(evidence: JobEvidence, rules: FaultRules = RULES) -> list[Fin
 
 
 def _stage_times(evidence: JobEvidence, pipelines: Int64, rules: FaultRules) -> Float64:
-    """Forward computation of the first micro-batch on stages 1 and up, per pipeline and counted step; NaN: not seen."""
+    """Forward computation of the first micro-batch on stages 1 and up, per pipeline and counted step; NaN: not seen, or
+    the stage was sent something else meanwhile, such as its parameters, and may have waited for that."""
     depart, arrive = _first_messages(evidence, pipelines[:, :-1], pipelines[:, 1:])
     answer, _ = _first_messages(evidence, pipelines[:, -1:], pipelines[:, -2:-1])
-    middle, last = depart[:, 1:] - arrive[:, :-1], (answer - arrive[:, -1:]) / rules.members.last_stage_passes
-    times = np.concatenate([middle, last], axis=1).swapaxes(0, 1)
-    return np.where(times > 0, times, np.nan).reshape(times.shape[0], -1)
+    depart = np.concatenate([depart[:, 1:], answer], axis=1)
+    times = np.where(_was_sent(evidence, pipelines[:, 1:], arrive, depart), np.nan, depart - arrive)
+    times[:, -1] /= rules.members.last_stage_passes
+    return np.where(times > 0, times, np.nan).swapaxes(0, 1).reshape(times.shape[1], -1)
+
+
+def _was_sent(evidence: JobEvidence, members: Int64, since: Float64, until: Float64) -> Bool:
+    """Whether a message of another kind than the pipeline's to each of these members ends in each of these times."""
+    transfers = evidence.job.transfers
+    pairs = np.flatnonzero(np.isin(transfers.pair_dst, members))
+    rows = ranges(transfers.pair_offsets[pairs], transfers.pair_offsets[pairs + 1])
+    other = evidence.layout.transfer_kind[rows] != PairKind.PP
+    rows = rows[other & (transfers.bytes[rows] >= MESSAGE_FLOOR_BYTES)]
+    to = transfers.pair_dst[transfers.pair_of_row[rows]].astype(np.int64)
+    order = grouped_order(to, transfers.end_ns[rows])
+    to, end = to[order], transfers.end_ns[rows][order].astype(np.float64)
+    sent: Bool = np.zeros(since.shape, dtype=np.bool_)
+    for place in np.ndindex(members.shape):
+        low, high = np.searchsorted(to, [members[place], members[place] + 1])
+        ends = end[low:high]
+        sent[place] = np.searchsorted(ends, since[place], side="right") < np.searchsorted(ends, until[place])
+    return sent
 
 
 def _first_messages(evidence: JobEvidence, src: Int64, dst: Int64) -> tuple[Float64, Float64]:

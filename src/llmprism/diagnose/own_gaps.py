@@ -25,25 +25,28 @@ from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.kernel import kernel
 from llmprism.model.layout import PairKind
+from llmprism.model.timeline import Steps
 from llmprism.stats.integer_order import grouped_order
 
-__all__ = ["OwnGaps", "made_up_of", "own_gaps"]
+__all__ = ["OwnGaps", "grown_by", "made_up_of", "own_gaps"]
 
 
 @dataclass(frozen=True, slots=True)
 class OwnGaps:
     """One entry per silence, by member and time: whose (row of the job's members), in which step it ends, how long it
-    lasts within that step, and whether its member ended it by itself."""
+    lasts, whether its member ended it by itself, and whether by a message to another stage of its pipeline."""
 
     member: Int64
     step: Int64
     length_ns: Float64
     own: Bool
+    piped: Bool
 
-    def of_members(self, members: int, steps: int) -> Float64:
-        """Members x steps: the time of all own silences."""
+    def of_members(self, members: int, steps: int, *, piped: bool | None = None) -> Float64:
+        """Members x steps: the time of all own silences, or of those that a pipeline's message ends, or does not."""
         sums: Float64 = np.zeros((members, steps))
-        np.add.at(sums, (self.member[self.own], self.step[self.own]), self.length_ns[self.own])
+        own = self.own if piped is None else self.own & (self.piped == piped)
+        np.add.at(sums, (self.member[own], self.step[own]), self.length_ns[own])
         return sums
 
     def of_one(self, member: int, step: int) -> tuple[Float64, Float64]:
@@ -53,8 +56,7 @@ class OwnGaps:
 
     def grown(self, members: int, slower: Bool, usual: Bool) -> Float64:
         """What each member's own silences grew by, from the `usual` to the `slower` steps, for each of these."""
-        silent = self.of_members(members, slower.size)
-        return np.asarray(silent[:, slower].mean(axis=1) - np.median(silent[:, usual], axis=1))
+        return grown_by(self.of_members(members, slower.size), slower, usual)
 
     def times_as_many(self, member: int, slower: Bool, usual: Bool, share: float, most: int) -> float:
         """How many times as many own silences, as make up a share of their time, the member has as in usual steps (own
@@ -64,6 +66,12 @@ class OwnGaps:
         return max(float(np.median(now)), 1.0) / max(float(np.median(before)), 1.0)
 
 
+def grown_by(silent: Float64, slower: Bool, usual: Bool) -> Float64:
+    """What silences (members x steps) grew by, from the median of the `usual` to the mean of the `slower` steps: a
+    slow GPU need not be slow in all of these."""
+    return np.asarray(silent[:, slower].mean(axis=1) - np.median(silent[:, usual], axis=1))
+
+
 def made_up_of(length_ns: Float64, share: float) -> int:
     """How many of these silences, the longest first, make up such a share of their time."""
     if not length_ns.size:
@@ -71,27 +79,54 @@ def made_up_of(length_ns: Float64, share: float) -> int:
     return int(np.searchsorted(np.cumsum(np.sort(length_ns)[::-1]), share * length_ns.sum())) + 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Sends:
+    """Messages before which their member (a row of the job's members) sent nothing for a while, or nothing of their
+    `kind`, by member and time: when it last sent anything (`since`) or anything `alike`, -1 where it never did; when it
+    sends `until` then, and to whom; when it was last sent anything (`heard`), and what it must have (`needed`)."""
+
+    member: Int64
+    kind: Int64
+    to: Int64
+    since: Int64
+    alike: Int64
+    until: Int64
+    heard: Int64
+    needed: Int64
+
+
 def own_gaps(evidence: JobEvidence, rules: FaultRules = RULES) -> OwnGaps:
-    """The silences of all members that end in a step."""
+    """The silences of all members that end in a step. One may begin in the step before: clocks put the ends of steps
+    into silences. What lies between two steps does not count."""
     rule, steps = rules.members, evidence.timeline.steps
-    member, since, until, got, to = _silences(evidence)
-    waited = np.maximum(until - since, 1)
+    sends = _silences(evidence)
+    step = steps.at(sends.until).astype(np.int64)
+    since = np.maximum(sends.since, 0)
+    waited = np.maximum(sends.until - since, 1)
     reach = np.minimum(np.maximum(rule.answered_ns, rule.answered_share * waited), 0.5 * waited)
-    own = got[0] <= until - reach
-    begin = np.maximum(since, got[1])
-    step = steps.at(until).astype(np.int64)
-    inside = (step >= 0) & (begin < until)
-    member, begin, until, to, own, step = (values[inside] for values in (member, begin, until, to, own, step))
-    begin = np.maximum(begin, steps.start_ns[step])
-    reach = np.maximum(rule.answered_ns, rule.answered_share * (until - begin))
-    first = np.searchsorted(member, np.arange(len(evidence.job.members) + 1))
-    keeper = _kept_by_receiver(member, begin, until, to, own, reach, first)
-    return OwnGaps(member, step, (until - begin).astype(np.float64), own & ~_leads_to_one(keeper))
+    earliest = steps.start_ns[np.maximum(step - 1, 0)]
+    begin = np.maximum(np.maximum(since, sends.needed), earliest)
+    silent = (sends.since >= 0) & (step >= 0) & (begin < sends.until)
+    own = silent & (sends.heard <= sends.until - reach)
+    reach = np.maximum(rule.answered_ns, rule.answered_share * (sends.until - begin))
+    piped = sends.kind == PairKind.PP
+    alike = np.where(piped, begin, np.maximum(sends.alike, earliest))
+    own &= ~(
+        _kept(sends, alike, own, reach)
+        | _not_awaited(sends.member, sends.kind, sends.to, alike, sends.until, own & ~piped)
+    )
+    length = sends.until - begin - _between_steps(steps, step, begin)
+    return OwnGaps(sends.member[silent], step[silent], length[silent].astype(np.float64), own[silent], piped[silent])
 
 
-def _silences(evidence: JobEvidence) -> tuple[Int64, Int64, Int64, Int64, Int64]:
-    """Of each silence, by member and time: whose, from when, until when, up to when its member was sent (anything, and
-    what it must have before it goes on), and to whom it sends then."""
+def _between_steps(steps: Steps, step: Int64, begin: Int64) -> Int64:
+    """How much of the time from `begin` on lies between the step and the one before."""
+    before = np.maximum(step - 1, 0)
+    rest = steps.start_ns[step] - np.maximum(steps.end_ns[before], begin)
+    return np.where(step > 0, np.maximum(rest, 0), np.maximum(steps.start_ns[step] - begin, 0))
+
+
+def _silences(evidence: JobEvidence) -> _Sends:
     transfers, members = evidence.job.transfers, np.array(evidence.job.members)
     rows = np.flatnonzero(training_messages(evidence.job))
     pair = transfers.pair_of_row[rows].astype(np.int64)
@@ -100,35 +135,54 @@ def _silences(evidence: JobEvidence) -> tuple[Int64, Int64, Int64, Int64, Int64]
     )
     start, end = (np.tile(values[rows], 2) for values in (transfers.start_ns, transfers.end_ns))
     whose, other = np.concatenate([source, target]), np.concatenate([target, source])
-    piped = np.tile(evidence.pair_kind[pair] == PairKind.PP, 2)
+    kind = np.tile(evidence.pair_kind[pair].astype(np.int64), 2)
     sends = np.repeat(np.array([True, False]), rows.size)
     order = grouped_order(whose, start)  # of the same moment what is sent comes first: nobody answers in no time
-    return _between_sends(whose[order], start[order], end[order], sends[order], piped[order], other[order])
+    found = _between_sends(whose[order], start[order], end[order], sends[order], kind[order], int(PairKind.PP))
+    row, since, alike, heard, needed = found
+    return _Sends(
+        whose[order][row], kind[order][row], other[order][row], since, alike, start[order][row], heard, needed
+    )
 
 
 @kernel
 def _between_sends(
-    member: Int64, start: Int64, end: Int64, sends: Bool, piped: Bool, other: Int64
+    member: Int64, start: Int64, end: Int64, sends: Bool, kind: Int64, piped: int
 ) -> tuple[Int64, Int64, Int64, Int64, Int64]:
-    """Of rows sorted by member and start: see `_silences`."""
-    whose, to = np.empty(member.size, dtype=np.int64), np.empty(member.size, dtype=np.int64)
-    since, until = np.empty(member.size, dtype=np.int64), np.empty(member.size, dtype=np.int64)
-    got = np.empty((2, member.size), dtype=np.int64)
+    """Of rows sorted by member and start, those before which nothing was sent, or nothing of their kind: see `_Sends`.
+    What is `piped` needs all that its member was sent before, anything else what was piped."""
+    found, since = np.empty(member.size, dtype=np.int64), np.empty(member.size, dtype=np.int64)
+    alike, got = np.empty(member.size, dtype=np.int64), np.empty((2, member.size), dtype=np.int64)
+    of_kind = np.full(kind.max() + 1 if kind.size else 1, -1, dtype=np.int64)
     count, sent, heard, handed = 0, -1, 0, 0
     for row in range(member.size):
         if row == 0 or member[row] != member[row - 1]:
             sent, heard, handed = -1, 0, 0
+            of_kind[:] = -1
         if not sends[row]:
             heard = max(heard, end[row])
-            if piped[row]:
+            if kind[row] == piped:
                 handed = max(handed, end[row])
             continue
-        if 0 <= sent < start[row]:
-            whose[count], since[count], until[count], to[count] = member[row], sent, start[row], other[row]
-            got[0, count], got[1, count] = heard, heard if piped[row] else handed
+        last = of_kind[kind[row]]
+        if sent < start[row] or last < start[row]:
+            found[count], since[count], alike[count] = row, min(sent, start[row]), last
+            got[0, count], got[1, count] = heard, heard if kind[row] == piped else handed
             count += 1
         sent = max(sent, end[row])
-    return whose[:count], since[:count], until[:count], got[:, :count], to[:count]
+        of_kind[kind[row]] = max(last, end[row])
+    return found[:count], since[:count], alike[:count], got[0, :count], got[1, :count]
+
+
+def _kept(sends: _Sends, begin: Int64, own: Bool, reach: Float64) -> Bool:
+    """Which own silences a receiver kept: what was to be sent was not taken until it went on, that is until it sent
+    something of this kind itself, or, in a collective, was sent it by another."""
+    columns = (sends.member, sends.kind, sends.to, begin, sends.until)
+    received = grouped_order(sends.to, sends.until)
+    by_sending = _went_on(*columns, own, reach, sends.member, np.arange(sends.member.size))
+    collective = own & (sends.kind != PairKind.PP) & (by_sending < 0)
+    by_receiving = _went_on(*columns, collective, reach, sends.to[received], received)
+    return _leads_to_one(np.maximum(by_sending, by_receiving))
 
 
 def _leads_to_one(keeper: Int64) -> Bool:
@@ -141,22 +195,40 @@ def _leads_to_one(keeper: Int64) -> Bool:
 
 
 @kernel
-def _kept_by_receiver(
-    member: Int64, begin: Int64, until: Int64, to: Int64, own: Bool, reach: Float64, first: Int64
-) -> Int64:
-    """For each own silence that of the receiver which ended shortly before it, and lasted for most of it: what was to
-    be sent was not taken until then; -1 where there is none. The silences of member `i` are those from `first[i]` to
-    before `first[i + 1]`."""
+def _went_on(
+    member: Int64, kind: Int64, to: Int64, begin: Int64, until: Int64, own: Bool, reach: Float64, whose: Int64,
+    rows: Int64,
+) -> Int64:  # fmt: skip
+    """For each own silence the one, of the receiver, that ended shortly before it and lasted for most of it; -1 where
+    there is none. `rows` are silences by the member (`whose`, ascending) that goes on when they end, and by time."""
     keeper = np.full(member.size, -1, dtype=np.int64)
     for gap in range(member.size):
         if not own[gap]:
             continue
-        low, high = first[to[gap]], first[to[gap] + 1]
-        place = low + np.searchsorted(until[low:high], until[gap], side="right") - 1
-        while place >= low and until[place] >= until[gap] - reach[gap]:
-            both = until[place] - max(begin[gap], begin[place])
-            if own[place] and 2 * both >= until[gap] - begin[gap]:
-                keeper[gap] = place
+        low, high = np.searchsorted(whose, to[gap]), np.searchsorted(whose, to[gap], side="right")
+        place = low + np.searchsorted(until[rows[low:high]], until[gap], side="right") - 1
+        while place >= low and until[rows[place]] >= until[gap] - reach[gap]:
+            row = rows[place]
+            both = until[row] - max(begin[gap], begin[row])
+            if kind[row] == kind[gap] and member[row] != member[gap] and 2 * both >= until[gap] - begin[gap]:
+                keeper[gap] = row
                 break
             place -= 1
     return keeper
+
+
+@kernel
+def _not_awaited(member: Int64, kind: Int64, to: Int64, begin: Int64, until: Int64, own: Bool) -> Bool:
+    """Which own silences nobody waited for: the receiver has sent nothing of this kind since before they began, and
+    does not for as long again. It has yet to come, and the sender only pushes and probes until it does."""
+    early = np.zeros(member.size, dtype=np.bool_)
+    for gap in range(member.size):
+        if not own[gap]:
+            continue
+        low, high = np.searchsorted(member, to[gap]), np.searchsorted(member, to[gap], side="right")
+        place = low + np.searchsorted(until[low:high], until[gap], side="right")
+        while place < high and kind[place] != kind[gap]:
+            place += 1
+        later = place < high and until[place] - until[gap] >= until[gap] - begin[gap]
+        early[gap] = later and begin[place] <= begin[gap]
+    return early

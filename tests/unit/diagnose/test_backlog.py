@@ -5,6 +5,7 @@ import pytest
 
 from llmprism.diagnose import slow_cells
 from llmprism.diagnose.backlog import changed_cells
+from llmprism.diagnose.blame import WaitedFor
 from llmprism.diagnose.slow_cells import judge_transfers
 from llmprism.model import FindingKind
 from support.stages import find_slow_transfers
@@ -18,10 +19,10 @@ PATHS = {
 }
 
 
-def lagging(pairs, times=8.0, length=1.5, late=None):
+def lagging(pairs, times=8.0, length=1.5):
     rate = {pair: during(8, 14, 10.0 * times, 10.0) for pair in pairs}
     return evidence_of(
-        ring_pairs("abcdefgh"), groups=("abcdefgh",), rate=rate, late=late, paths=PATHS,
+        ring_pairs("abcdefgh"), groups=("abcdefgh",), rate=rate, paths=PATHS,
         duration=during(8, 14, length * STEP, STEP),
     )  # fmt: skip
 
@@ -38,6 +39,10 @@ def test_nothing_is_judged_where_steps_are_as_long_as_ever_or_no_rate_rose():
     assert changed_cells(lagging(["bc"], times=0.1)) is None
 
 
+def a_gpu_is_blamed(*_):
+    return WaitedFor(2, 0.9, -1, 0.0, 5e8, 0.8)
+
+
 def test_a_rate_that_varies_anyway_has_not_changed():
     job = lagging(["bc"], times=2.0)
     job.rate[:] *= np.where(np.arange(STEPS) % 2, 1.5, 1.0 / 1.5)
@@ -50,11 +55,11 @@ def test_the_switch_that_all_lagging_hops_pass_and_no_others_is_named():
     assert "lags behind" in finding.summary
 
 
-def test_the_hops_of_one_card_tell_nothing_and_what_a_gpu_explains_neither():
+def test_the_hops_of_one_card_tell_nothing_and_what_a_gpu_explains_neither(monkeypatch):
     assert find_slow_transfers([lagging(["ab", "bc"])]) == []
     assert judge_transfers(lagging(["bc", "fg"])).changed is not None
-    late = {"c": during(8, 14, 500.0)}
-    assert judge_transfers(lagging(["bc", "fg"], late=late)).changed is None
+    monkeypatch.setattr(slow_cells, "blame", a_gpu_is_blamed)
+    assert judge_transfers(lagging(["bc", "fg"])).changed is None
 
 
 @pytest.mark.parametrize(("kind", "healthy"), [(2, False), (1, True)], ids=["another kind", "the kind of the slow hop"])
@@ -79,4 +84,5 @@ def test_pieces_that_wait_while_a_gpu_computes_longer_are_not_held_back(monkeypa
 
     monkeypatch.setattr(slow_cells, "queued_cells", held)
     assert judge_transfers(lagging([])).queued is not None
-    assert judge_transfers(lagging([], late={"c": during(8, 14, 500.0)})).queued is None
+    monkeypatch.setattr(slow_cells, "blame", a_gpu_is_blamed)
+    assert judge_transfers(lagging([])).queued is None

@@ -17,10 +17,11 @@ from unit.diagnose.test_own_gaps import pushed
 def nothing(count):
     none = np.zeros(0, dtype=np.int64)
     zeros = np.zeros(count)
-    return Signs(zeros, zeros, zeros, zeros, zeros, zeros, OwnGaps(none, none, np.zeros(0), none.astype(np.bool_)))
+    never = none.astype(np.bool_)
+    return Signs(zeros, zeros, zeros, zeros, zeros, zeros, zeros, OwnGaps(none, none, np.zeros(0), never, never))
 
 
-@pytest.mark.parametrize("sign", ["late", "late_clear", "silent_clear", "held_clear", "work"])
+@pytest.mark.parametrize("sign", ["late_clear", "silent_clear", "handed_clear", "held_clear", "work"])
 def test_each_sign_speaks_for_a_member_and_without_any_all_are_alike(sign):
     assert shares_of(nothing(4)) == pytest.approx([0.25] * 4)
     shares = shares_of(replace(nothing(4), **{sign: np.array([0.0, 0.0, 1.0, 0.0])}))
@@ -34,6 +35,21 @@ def test_the_one_that_is_silent_by_itself_is_waited_for_and_not_those_that_answe
     assert found.share > 0.9
     assert found.confidence > 0.8
     assert found.grown_ns > 0.0
+
+
+def test_silences_before_pipeline_messages_say_more_than_those_before_collectives():
+    signs = replace(nothing(2), handed_clear=np.array([1.0, 0.0]), silent_clear=np.array([0.0, 1.0]))
+    assert int(np.argmax(shares_of(signs))) == 0
+
+
+def test_steps_that_are_a_little_longer_by_chance_say_nothing_about_who_was_waited_for_in_long_ones():
+    made = ring_evidence(*pushed("c"))
+    duration = np.where(USUAL, made.normal_ns, 3.0 * made.normal_ns)
+    duration[:2] = 1.15 * made.normal_ns
+    slower, usual = ~USUAL, USUAL.copy()
+    slower[:2], usual[:2] = True, False
+    alone, together = (blame(replace(made, duration_ns=duration), steps, usual) for steps in (~USUAL, slower))
+    assert together == alone
 
 
 def test_of_two_that_are_late_alike_the_one_that_is_silent_by_itself():
@@ -67,7 +83,10 @@ def test_two_that_are_silent_alike_share_the_blame_unless_they_are_tensor_peers(
     twin = gaps.member == c
     both = OwnGaps(
         np.append(gaps.member[gaps.member != d], np.full(twin.sum(), d)),
-        *(np.append(values[gaps.member != d], values[twin]) for values in (gaps.step, gaps.length_ns, gaps.own)),
+        *(
+            np.append(values[gaps.member != d], values[twin])
+            for values in (gaps.step, gaps.length_ns, gaps.own, gaps.piped)
+        ),
     )
     monkeypatch.setattr(blame_module, "own_gaps", lambda *_: both)
     monkeypatch.setattr(blame_module, "held_ns", lambda *_: np.zeros_like(made.lateness_ns))

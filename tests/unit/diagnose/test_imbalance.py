@@ -21,16 +21,28 @@ from llmprism.model import (
     Timeline,
     WhereType,
 )
-from unit.builders import build_job, transfer_table
+from unit.builders import MS, Flow, build_job, transfer_table
 
 
-def evidence_of(schedule=Schedule.ONE_F_ONE_B, **shape) -> JobEvidence:
+def evidence_of(schedule=Schedule.ONE_F_ONE_B, gathers=None, **shape) -> JobEvidence:
+    """The members of the stage that `gathers` send each other their parameters every 5 ms."""
     job = build_job(**{"pp": 4, "dp": 2, "setup_factor": 1.0, **shape})
-    transfers = transfer_table(job.records)
+    ring = job.rings[gathers] if gathers is not None else ()
+    more = [
+        Flow(ring[place], ring[place - 1], at, at + MS, 1_000_000, None)
+        for place in range(len(ring))
+        for at in range(job.step_ends_ns[0], job.step_ends_ns[-1], 5 * MS)
+    ]
+    transfers = transfer_table([*job.records, *more])
     number = {name: i for i, name in enumerate(transfers.addresses)}
     end = np.array(job.step_ends_ns, dtype=np.int64)
     steps = Steps(end[:-1], end[1:], np.zeros(end.size - 1, dtype=np.bool_))
     kind = np.full(transfers.start_ns.size, PairKind.PP, dtype=np.int8)
+    ends = (
+        np.isin(side[transfers.pair_of_row], [number[name] for name in ring])
+        for side in (transfers.pair_src, transfers.pair_dst)
+    )
+    kind[np.logical_and(*ends)] = PairKind.DP
     layout = JobLayout(
         Layout(pp=job.shape.pp, schedule=schedule),
         tuple(Group(PairKind.DP, tuple(number[name] for name in ring)) for ring in job.rings),
@@ -72,6 +84,11 @@ def test_the_long_stage_of_a_deeper_pipeline_is_found_too():
 )
 def test_even_stages_and_small_differences_are_no_imbalance(shape):
     assert find_imbalance(evidence_of(**shape)) == []
+
+
+def test_a_stage_that_is_sent_its_parameters_meanwhile_may_have_waited_for_these():
+    assert find_imbalance(evidence_of(gathers=1, **long_stage(1, 2.5))) == []
+    assert find_imbalance(evidence_of(**long_stage(1, 2.5))) != []
 
 
 def test_one_slow_gpu_is_none():

@@ -70,7 +70,7 @@ def test_a_gpu_stood_still_only_if_one_silence_of_its_own_is_most_of_what_it_was
 ):
     """One that computes slowly sends in between, and one that waits is answered."""
     row, step, length = (np.array([value]) for value in (2, 9, silence_ms * 1e6))
-    gaps = OwnGaps(row, step, length, np.array([own]))
+    gaps = OwnGaps(row, step, length, np.array([own]), np.array([False]))
     monkeypatch.setattr(late_member, "own_gaps", lambda *_: gaps)
     findings = found({"c": during(9, 10, 9_000.0)}, during(9, 10, 9_100e6, STEP))
     assert [finding.kind for finding in findings] == [FindingKind.STALL] * stalls

@@ -1,14 +1,17 @@
 """Who ends its silences by itself: the member that computes longer, and not those that wait for it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from llmprism.diagnose.own_gaps import made_up_of, own_gaps
 from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.model import Job, Steps
+from llmprism.model.layout import PairKind
 from unit.builders import MS, Flow, transfer_table
-from unit.diagnose.ring_builder import NAMES, STEPS, USUAL, ring, ring_evidence
+from unit.diagnose.ring_builder import NAMES, STEPS, USUAL, pair_names, ring, ring_evidence
 
 
 def pushed(slow: str, steps: int = STEPS, slow_ms: int = 160) -> tuple[Job, Steps]:
@@ -70,12 +73,77 @@ def test_a_slow_hop_makes_many_short_silences_and_a_slow_member_none_more():
     assert counts["hop"] >= 5.0
 
 
-def test_silences_begin_no_earlier_than_their_step():
+def test_what_lies_between_two_steps_is_no_silence():
     job, steps = ring()
     later = replace(steps, start_ns=steps.start_ns + 35 * MS)
     made = ring_evidence(job, steps)
     gaps = own_gaps(replace(made, timeline=replace(made.timeline, steps=later)))
-    assert gaps.length_ns[gaps.own].max() <= 5 * MS
+    assert gaps.length_ns[gaps.own].max() <= 6 * MS
+
+
+def test_a_silence_into_which_the_clock_puts_the_end_of_a_step_is_whole():
+    job, steps = ring(slow="c")
+    moved = replace(steps, start_ns=steps.start_ns + 30 * MS, end_ns=steps.end_ns + 30 * MS)
+    assert grown(job, moved) == pytest.approx(grown(job, steps), abs=MS)
+
+
+def exchanged(slow: Callable[[int], list[Flow]], usual: Callable[[int], list[Flow]], piped: str = "") -> np.ndarray:
+    """What the own silences of a, b and c grew by where they exchange this in slower steps and that in usual ones,
+    of 230 and 60 ms; messages between a letter of `piped` and another one are those of a pipeline."""
+    start = np.concatenate([[0], np.cumsum(np.where(USUAL, 60, 230))])
+    flows = [flow for step in range(STEPS) for flow in (usual if USUAL[step] else slow)(int(start[step]))]
+    flows += [flow for pair in ("ab", "ba", "cb") for flow in sent(pair, *(start[1:] - 2).tolist())]
+    steps = Steps(start[:-1] * MS, start[1:] * MS, np.zeros(STEPS, dtype=np.bool_))
+    job = Job("job", (0, 1, 2), (), 1.0, transfer_table(flows))
+    kinds = [PairKind.PP if set(piped) & set(name) else PairKind.DP for name in pair_names(job)]
+    made = replace(ring_evidence(job, steps), pair_kind=np.array(kinds, dtype=np.int8))
+    return own_gaps(made).grown(3, ~USUAL, USUAL)
+
+
+def sent(pair: str, *at_ms: float) -> list[Flow]:
+    return [Flow(pair[0], pair[1], int(at * MS), int(at * MS) + MS, 1_000_000, None) for at in at_ms]
+
+
+def test_who_waits_until_its_receiver_is_done_with_its_pipeline_is_kept_by_it():
+    def usual(now):
+        return sent("ab", now + 40) + sent("ba", now + 41) + sent("bc", now + 10) + sent("cb", now + 20)
+
+    def slow(now):  # c takes 40 ms for each of four micro-batches, and a has pushed a piece
+        turns = [now + 10 + 42 * turn for turn in range(5)]
+        piped = sent("bc", *turns) + sent("cb", *(turn + 40 for turn in turns[:-1]))
+        return piped + sent("ab", now + 40, now + 200.5) + sent("ba", now + 200)
+
+    by = exchanged(slow, usual, piped="c")
+    assert by[0] < 20 * MS
+    assert by[2] >= 100 * MS
+
+
+def test_nobody_waits_for_one_that_pushes_and_probes_until_its_receiver_comes():
+    def usual(now):
+        return sent("ab", now + 40) + sent("ba", now + 41) + sent("cb", now + 40)
+
+    def slow(now):
+        return (
+            sent("ab", now + 40, now + 60, now + 80, now + 100, now + 225)
+            + sent("ba", now + 220)
+            + sent("cb", now + 40)
+        )
+
+    by = exchanged(slow, usual)
+    assert by[0] < 50 * MS
+    assert by[1] >= 150 * MS
+
+
+def test_who_waits_until_its_receiver_is_sent_the_same_by_another_is_kept_by_it():
+    def usual(now):
+        return sent("ab", now + 40) + sent("cb", now + 40) + sent("ba", now + 45) + sent("bc", now + 46)
+
+    def slow(now):  # a tree: b takes the next piece of a when it has got that of c
+        return sent("ab", now + 40, now + 202) + sent("cb", now + 200) + sent("ba", now + 205) + sent("bc", now + 206)
+
+    by = exchanged(slow, usual)
+    assert by[0] < 20 * MS
+    assert by[2] >= 150 * MS
 
 
 def test_how_many_silences_make_up_most_of_the_time():
@@ -90,5 +158,5 @@ def test_compiled_and_interpreted_silences_are_equal():
         one = own_gaps(made)
     with always_compiled():
         other = own_gaps(made)
-    for name in ("member", "step", "length_ns", "own"):
+    for name in ("member", "step", "length_ns", "own", "piped"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
