@@ -50,7 +50,7 @@ def odds_evidence(suspect: SickPlace) -> Evidence:
     rival = "no other place explains any of it"
     if suspect.rival is not None:
         where, name = both_ways(suspect.rival)
-        rival = f"next best: {where.value} {name if isinstance(name, str) else _shown(where, name)}"
+        rival = f"next best: {where.value} {_named_only((where, name))}"
     return Evidence(
         f"logarithm of the odds that it is this place ({rival})", round(suspect.score, 1), round(suspect.rival_score, 1)
     )
@@ -96,18 +96,22 @@ def lagging_summary(named: Place, times: float, jobs: Sequence[str]) -> str:
 
 
 def in_series_words(suspect: SickPlace) -> str:
-    """What is to be said of cables that the same transfers pass; nothing where there are none."""
-    names = [_shown(WhereType.LINK, (*both_ways(place)[1],)) for place in suspect.in_series]
+    """What is to be said of cables and switches that the same transfers pass; nothing where there are none."""
+    names = dict.fromkeys(_named_only(both_ways(place)) for place in suspect.in_series)
     if not names:
         return ""
-    return f" The same transfers pass {' and '.join(dict.fromkeys(names))}: no record can tell which cable it is."
+    return f" The same transfers pass {' and '.join(names)}: no record can tell which of them it is."
 
 
 def _titled(named: Place) -> str:
     """The place as the subject of a sentence."""
+    title = "NIC" if named[0] is WhereType.NIC else named[0].value.capitalize()
+    return f"{title} {_named_only(named)}"
+
+
+def _named_only(named: Place) -> str:
     where, name = named
-    title = "NIC" if where is WhereType.NIC else where.value.capitalize()
-    return f"{title} {name if isinstance(name, str) else _shown(where, name)}"
+    return name if isinstance(name, str) else _shown(where, name)
 
 
 def _jobs_wait(jobs: Sequence[str]) -> str:

@@ -289,11 +289,9 @@ def _alternatives(
 ) -> tuple[Alternative, ...]:
     """The place by its other names, and the rival with the doubt that is left for it."""
     suspect = case.suspect
-    names = dict.fromkeys(both_ways(place) for place in suspect.in_series)
+    names = dict.fromkeys(name for name in (other, *map(both_ways, suspect.in_series)) if name not in (None, named))
     found = [
-        Alternative(_KIND[name[0]], Where(*name), confidence, same_place=True)
-        for name in (other, *names)
-        if name is not None
+        Alternative(_KIND[name[0]], Where(*name), confidence, same_place=True) for name in names if name is not None
     ]
     if suspect.rival is not None and suspect.rival_score > 0.0:
         rival = both_ways(suspect.rival)
