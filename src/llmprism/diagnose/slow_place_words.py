@@ -12,7 +12,15 @@ from llmprism.diagnose.passes import INTO, OUT_OF, Place, both_ways
 from llmprism.diagnose.tally import SickPlace
 from llmprism.model.finding import Evidence, WhereType
 
-__all__ = ["in_series_words", "lagging_summary", "odds_evidence", "queued_summary", "resent_summary", "summary_of"]
+__all__ = [
+    "broken_up_summary",
+    "in_series_words",
+    "lagging_summary",
+    "odds_evidence",
+    "queued_summary",
+    "resent_summary",
+    "summary_of",
+]
 
 MOST_NAMES: Final = 4
 """Jobs that one sentence names."""
@@ -93,6 +101,12 @@ def lagging_summary(named: Place, times: float, jobs: Sequence[str]) -> str:
         f"what passes it comes at {times:.1f} times its usual pace while the steps are longer, as pieces that wait do"
     )
     return f"{_titled(named)} lags behind: {lags}, and {_jobs_wait(jobs)}: {_ACTION[named[0]]}."
+
+
+def broken_up_summary(named: Place, share: float, jobs: Sequence[str]) -> str:
+    """One sentence on a place that breaks messages up: pieces as fast as ever, with pauses between them."""
+    does = f"moves messages at {share:.0%} of their usual rate, in pieces with pauses between them"
+    return f"{_titled(named)} {does}, and {_jobs_wait(jobs)}: {_ACTION[named[0]]}."
 
 
 def in_series_words(suspect: SickPlace) -> str:
