@@ -25,7 +25,8 @@ __all__ = ["broken_up_cells"]
 def broken_up_cells(evidence: JobEvidence, rules: FaultRules = RULES) -> tuple[Bool, Bool, Float64] | None:
     """Pairs x steps: whose messages take far longer, where that could have been seen, and rates as shares of the usual
     one; None where it is no news that steps are slower (`unexplained`), or no message takes longer."""
-    news = unexplained_steps(evidence, (), {}, rules)
+    slower = evidence.counted & (evidence.duration_ns >= rules.trust.unexplained_least * evidence.normal_ns)
+    news = unexplained_steps(evidence, (), {}, rules) if slower.any() else []  # which looks at messages
     if not news:
         return None
     longer: Bool = np.logical_or.reduce(news)
