@@ -19,7 +19,7 @@ from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.timeline import Steps
 
-__all__ = ["pair_rates", "stamp_resolution_ns", "timed_pairs", "typical_size"]
+__all__ = ["half_message_rates", "pair_rates", "stamp_resolution_ns", "timed_pairs", "typical_size"]
 
 
 def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool, rules: FaultRules = RULES) -> Float64:
@@ -28,6 +28,24 @@ def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool, rules: Faul
         return np.full((transfers.pair_count, steps.count), np.nan)
     rates = _rates(transfers, steps, rules)
     rates[~judged] = np.nan
+    return rates
+
+
+def half_message_rates(
+    transfers: TransferTable, steps: Steps, usual: Bool, judged: Bool, rules: FaultRules = RULES
+) -> Float64:
+    """Gb/s per pair and step for half of the pair's message, as long as that is in the `usual` steps, pauses inside it
+    included; NaN where that is less than a quantum, too short to be timed or not `judged`."""
+    step = steps.at(transfers.start_ns)
+    size = np.where((step >= 0) & usual[step], transfers.bytes, 0).astype(np.float64)
+    squares, sums = (np.add.reduceat(values, transfers.pair_offsets[:-1]) for values in (size**2, size))
+    half = rules.evidence.quantum_share * squares / np.maximum(sums, 1.0)
+    rates = _local_rates(
+        transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
+        steps.start_ns, steps.end_ns, np.maximum(half, 1.0), rules.evidence.typical_byte,
+    )  # fmt: skip
+    short = 8.0 * half[:, None] < rules.evidence.timed_units * stamp_resolution_ns(transfers, rules) * rates
+    rates[short | (~judged | (half < rules.evidence.quantum_bytes))[:, None]] = np.nan
     return rates
 
 

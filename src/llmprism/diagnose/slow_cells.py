@@ -14,6 +14,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.backlog import changed_cells
 from llmprism.diagnose.blame import blame
+from llmprism.diagnose.broken_up import broken_up_cells
 from llmprism.diagnose.byte_curves import hold_the_training
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.link_use import LinkUse, links_of
@@ -55,7 +56,8 @@ class SlowCells:
     because a throttled line lets pass at once what it saved while idle. `trust` is the confidence of the layout: that
     pairs of the same kind do the same. `resent` are the cells in which bytes were sent again (`sent_again`, bytes over
     the pair's usual ones), `queued` those that are held back behind the exporter (`queued`, share of what the step
-    takes longer), `changed` those whose rate changed because something lags behind (`backlog`), where some are.
+    takes longer), `changed` those whose rate changed because something lags behind (`backlog`), `broken` those whose
+    messages are broken up (`broken_up`), where some are.
     """
 
     job: str
@@ -76,11 +78,12 @@ class SlowCells:
     resent: JudgedCells | None = None
     queued: JudgedCells | None = None
     changed: JudgedCells | None = None
+    broken: JudgedCells | None = None
 
     @property
     def any_sick(self) -> bool:
-        """Is there anything for a place to explain, slow, sent again, held back or lagging behind?"""
-        signs = (self.resent, self.queued, self.changed)
+        """Is there anything for a place to explain, slow, sent again, held back, lagging behind or broken up?"""
+        signs = (self.resent, self.queued, self.changed, self.broken)
         return bool(self.sick.any()) or any(sign is not None for sign in signs)
 
     def lossy(self, rules: FaultRules = RULES) -> SlowCells | None:
@@ -102,6 +105,13 @@ class SlowCells:
             return None
         cells = self._by(self.changed, self.changed.measure, rules)
         return replace(cells, trust=rules.trust.most_sure)
+
+    def broken_up(self, rules: FaultRules = RULES) -> SlowCells | None:
+        """The cells whose messages are broken up, as sick ones; their `rate` is a share of the usual one, with which
+        they are compared."""
+        if self.broken is None:
+            return None
+        return replace(self._by(self.broken, self.broken.measure, rules), trust=rules.trust.most_sure)
 
     def by_both_signs(self, rules: FaultRules = RULES) -> SlowCells | None:
         """The cells that are slow or held back as sick ones; None where not both are seen. What a card sends slowly is
@@ -130,6 +140,7 @@ class SlowCells:
             resent=None,
             queued=None,
             changed=None,
+            broken=None,
         )
 
     def through(self, place: Place) -> Bool:
@@ -188,6 +199,7 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         resent=_resent(evidence, rules),
         queued=_queued(evidence, rules),
         changed=_changed(evidence, rules),
+        broken=_broken_up(evidence, rules),
     )
 
 
@@ -218,10 +230,22 @@ def _changed(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
     return None if found is None or _computes_longer(evidence, np.asarray(sick.any(axis=0)), rules) else found
 
 
-def _computes_longer(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> bool:
-    """Is a GPU, or a whole stage, to blame for these steps?"""
+def _broken_up(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
+    """The cells whose messages are broken up; None where none are for long enough, or a GPU or a stage explains the
+    slower steps."""
+    cells = broken_up_cells(evidence, rules)
+    if cells is None:
+        return None
+    sick, known, share = cells
+    found = _judged(evidence, sick, known, share, _weight(evidence, known, rules), rules)
+    slower: Bool = np.asarray(sick.any(axis=0))
+    return None if found is None or _computes_longer(evidence, slower, rules, rules.trust.worth_a_look) else found
+
+
+def _computes_longer(evidence: JobEvidence, slower: Bool, rules: FaultRules, least: float | None = None) -> bool:
+    """Is a GPU, or a whole stage, to blame for these steps, with so much confidence at `least` (None: likely)?"""
     blamed = blame(evidence, slower, usual_steps(evidence, rules) & ~slower, rules)
-    if blamed is not None and blamed.confidence >= rules.trust.likely:
+    if blamed is not None and blamed.confidence >= (rules.trust.likely if least is None else least):
         return True
     return bool(find_slow_stages(evidence, np.zeros(evidence.steps, dtype=np.bool_), rules))
 

@@ -15,7 +15,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.model.finding import Finding, WhereType
 
-__all__ = ["comes_and_goes_with", "with_held_back", "with_lagging", "with_resent"]
+__all__ = ["comes_and_goes_with", "with_broken_up", "with_held_back", "with_lagging", "with_resent"]
 
 
 def comes_and_goes_with(earlier: Sequence[Finding], finding: Finding, about: Sequence[SlowCells]) -> bool:
@@ -69,6 +69,13 @@ def with_resent(findings: Sequence[Finding], resent: Sequence[Finding], cells: S
         if all(other.confidence < finding.confidence and not _same_place(finding, other) for other in same):
             merged = [*(other for other in merged if other not in same), finding]
     return merged
+
+
+def with_broken_up(findings: Sequence[Finding], broken: Sequence[Finding], step_ns: float) -> list[Finding]:
+    """And the places that break messages up, where nothing else is found at that time. A whole group is none: all hops
+    of a ring that waits for one of its members, in the middle of a message, look alike."""
+    places = (one for one in broken if one.where.type is not WhereType.GROUP)
+    return [*findings, *(one for one in places if not any(_overlap(one, o, 2.0 * step_ns) for o in findings))]
 
 
 def with_lagging(findings: Sequence[Finding], lagging: Sequence[Finding], step_ns: float) -> list[Finding]:

@@ -12,7 +12,15 @@ from llmprism.diagnose.passes import INTO, OUT_OF, Place, both_ways
 from llmprism.diagnose.tally import SickPlace
 from llmprism.model.finding import Evidence, WhereType
 
-__all__ = ["in_series_words", "lagging_summary", "odds_evidence", "queued_summary", "resent_summary", "summary_of"]
+__all__ = [
+    "broken_up_summary",
+    "in_series_words",
+    "lagging_summary",
+    "odds_evidence",
+    "queued_summary",
+    "resent_summary",
+    "summary_of",
+]
 
 MOST_NAMES: Final = 4
 """Jobs that one sentence names."""
@@ -50,7 +58,7 @@ def odds_evidence(suspect: SickPlace) -> Evidence:
     rival = "no other place explains any of it"
     if suspect.rival is not None:
         where, name = both_ways(suspect.rival)
-        rival = f"next best: {where.value} {name if isinstance(name, str) else _shown(where, name)}"
+        rival = f"next best: {where.value} {_named_only((where, name))}"
     return Evidence(
         f"logarithm of the odds that it is this place ({rival})", round(suspect.score, 1), round(suspect.rival_score, 1)
     )
@@ -95,19 +103,29 @@ def lagging_summary(named: Place, times: float, jobs: Sequence[str]) -> str:
     return f"{_titled(named)} lags behind: {lags}, and {_jobs_wait(jobs)}: {_ACTION[named[0]]}."
 
 
+def broken_up_summary(named: Place, share: float, jobs: Sequence[str]) -> str:
+    """One sentence on a place that breaks messages up: pieces as fast as ever, with pauses between them."""
+    does = f"moves messages at {share:.0%} of their usual rate, in pieces with pauses between them"
+    return f"{_titled(named)} {does}, and {_jobs_wait(jobs)}: {_ACTION[named[0]]}."
+
+
 def in_series_words(suspect: SickPlace) -> str:
-    """What is to be said of cables that the same transfers pass; nothing where there are none."""
-    names = [_shown(WhereType.LINK, (*both_ways(place)[1],)) for place in suspect.in_series]
+    """What is to be said of cables and switches that the same transfers pass; nothing where there are none."""
+    names = dict.fromkeys(_named_only(both_ways(place)) for place in suspect.in_series)
     if not names:
         return ""
-    return f" The same transfers pass {' and '.join(dict.fromkeys(names))}: no record can tell which cable it is."
+    return f" The same transfers pass {' and '.join(names)}: no record can tell which of them it is."
 
 
 def _titled(named: Place) -> str:
     """The place as the subject of a sentence."""
+    title = "NIC" if named[0] is WhereType.NIC else named[0].value.capitalize()
+    return f"{title} {_named_only(named)}"
+
+
+def _named_only(named: Place) -> str:
     where, name = named
-    title = "NIC" if where is WhereType.NIC else where.value.capitalize()
-    return f"{title} {name if isinstance(name, str) else _shown(where, name)}"
+    return name if isinstance(name, str) else _shown(where, name)
 
 
 def _jobs_wait(jobs: Sequence[str]) -> str:

@@ -27,8 +27,15 @@ from llmprism.diagnose.passes import ONE_WAY, Place, both_ways
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.sick_times import sick_stretches, slows, while_worse
 from llmprism.diagnose.slow_cells import SlowCells
-from llmprism.diagnose.slow_place_merge import comes_and_goes_with, with_held_back, with_lagging, with_resent
+from llmprism.diagnose.slow_place_merge import (
+    comes_and_goes_with,
+    with_broken_up,
+    with_held_back,
+    with_lagging,
+    with_resent,
+)
 from llmprism.diagnose.slow_place_words import (
+    broken_up_summary,
     in_series_words,
     lagging_summary,
     odds_evidence,
@@ -44,11 +51,13 @@ __all__ = ["find_slow_places"]
 
 
 class _CellSign(Enum):
-    """By what cells are sick: their rate, bytes that are sent again, pieces that are held back, or a lag behind."""
+    """By what cells are sick: their rate, bytes that are sent again, pieces that are held back, messages that are
+    broken up, or a lag behind."""
 
     SLOW = auto()
     RESENT = auto()
     QUEUED = auto()
+    BROKEN = auto()
     LAGGING = auto()
 
 
@@ -63,6 +72,9 @@ def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> l
     findings = with_held_back(findings, _places(both, _at_one_card(rules)), step, rules)
     again = [lossy for cell in cells if (lossy := cell.lossy(rules)) is not None]
     findings = with_resent(findings, _places(again, _behind_the_exporter(rules), _CellSign.RESENT), again)
+    apart = [broken for cell in cells if (broken := cell.broken_up(rules)) is not None]
+    step = max((cell.normal_ns for cell in apart), default=0.0)
+    findings = with_broken_up(findings, _places(apart, rules, _CellSign.BROKEN), step)
     behind = [lagging for cell in cells if (lagging := cell.lagging(rules)) is not None]
     step = max((cell.normal_ns for cell in behind), default=0.0)
     return with_lagging(findings, _places(behind, rules, _CellSign.LAGGING), step)
@@ -271,6 +283,8 @@ def _summary(case: _PlaceEvidence, named: Place, rate: float, usual: float, crow
         return queued_summary(named, usual - rate, case.jobs)
     if case.sign is _CellSign.LAGGING:
         return lagging_summary(named, rate, case.jobs)
+    if case.sign is _CellSign.BROKEN:
+        return broken_up_summary(named, rate, case.jobs)
     return summary_of(case.place, named, rate, usual, case.jobs, crowded)
 
 
@@ -281,6 +295,8 @@ def _measured(sign: _CellSign, rate: float, usual: float) -> Evidence:
         return Evidence("share of what steps take longer that one hop through this place waits", round(1.0 - rate, 3))
     if sign is _CellSign.LAGGING:
         return Evidence("rate of 128 KB through this place, in shares of the usual one", round(rate, 3), 1.0)
+    if sign is _CellSign.BROKEN:
+        return Evidence("rate of half a message through this place, in shares of the usual one", round(rate, 3), 1.0)
     return Evidence("median rate of 128 KB through this place, Gb/s", round(rate, 3), round(usual, 3))
 
 
@@ -289,11 +305,9 @@ def _alternatives(
 ) -> tuple[Alternative, ...]:
     """The place by its other names, and the rival with the doubt that is left for it."""
     suspect = case.suspect
-    names = dict.fromkeys(both_ways(place) for place in suspect.in_series)
+    names = dict.fromkeys(name for name in (other, *map(both_ways, suspect.in_series)) if name not in (None, named))
     found = [
-        Alternative(_KIND[name[0]], Where(*name), confidence, same_place=True)
-        for name in (other, *names)
-        if name is not None
+        Alternative(_KIND[name[0]], Where(*name), confidence, same_place=True) for name in names if name is not None
     ]
     if suspect.rival is not None and suspect.rival_score > 0.0:
         rival = both_ways(suspect.rival)

@@ -32,8 +32,8 @@ class SickPlace:
     """A place, its sick cells, and per job that has them the steps in which it is sick.
 
     `score` is the logarithm of the odds for it, `rival` the place that would explain most without it, of another name,
-    and `rival_score` its odds. `in_series` are links that explain as much because the very same transfers pass them,
-    one cable after the other: no record can tell them apart, so they are no rivals.
+    and `rival_score` its odds. `in_series` are links and switches that explain as much because the very same transfers
+    pass them, one after the other: no record can tell them apart, so they are no rivals.
     """
 
     place: Place
@@ -47,6 +47,10 @@ class SickPlace:
 
 ROUNDING: Final = 1e-9
 """Relative slack for the rounding of sums in another order."""
+
+
+_ON_THE_WAY: Final = (WhereType.LINK, WhereType.SWITCH)
+"""Places between the two ends of a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ class Tally:
         gain = np.where(cells > 0, score - self._cost, -np.inf)
         if gain.max() < self._least:
             return None
-        alike = np.flatnonzero(gain >= gain.max() - self._rules.places.same_score).tolist()
+        same = self._rules.places.same_score
+        alike = np.flatnonzero(gain >= gain.max() - same).tolist()
         best = max(alike, key=lambda number: str(self._places[number][1]))
         place = self._places[best]
         steps = {
@@ -95,7 +100,8 @@ class Tally:
             for cell, says in zip(self.cells, self._says, strict=True)
             if place in cell.passes.number and cell.passes.number[place] in says.steps
         }
-        series = tuple(self._places[other] for other in alike if self._in_series(place, self._places[other]))
+        explain = np.flatnonzero((cells > 0) & (np.abs(score - score[best]) <= same)).tolist()
+        series = tuple(self._places[other] for other in explain if self._in_series(place, self._places[other]))
         own = {_name(place), *(_name(other) for other in series)}
         others = np.array([_name(other) not in own for other in self._places])
         rival = int(np.argmax(np.where(others, gain, -np.inf)))
@@ -111,8 +117,8 @@ class Tally:
         )
 
     def _in_series(self, place: Place, other: Place) -> bool:
-        """Are these two links that the same pairs of all jobs pass?"""
-        if place[0] is not WhereType.LINK or other[0] is not WhereType.LINK or _name(place) == _name(other):
+        """Do the same pairs of all jobs pass these two? The first is a link, the other one a link or a switch."""
+        if place[0] is not WhereType.LINK or other[0] not in _ON_THE_WAY or _name(place) == _name(other):
             return False
         one, two = both_ways(place), both_ways(other)
         return all(np.array_equal(cell.through(one), cell.through(two)) for cell in self.cells)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from llmprism.diagnose.slow_cells import judge_transfers
-from llmprism.diagnose.slow_place_merge import comes_and_goes_with, with_held_back, with_lagging
+from llmprism.diagnose.slow_place_merge import comes_and_goes_with, with_broken_up, with_held_back, with_lagging
 from llmprism.model import Alternative, Finding, FindingKind, Where, WhereType
 from unit.diagnose.evidence_builder import evidence_of, ring_pairs
 
@@ -74,3 +74,11 @@ def test_a_place_lags_behind_only_where_nothing_else_is_found_and_never_a_card()
     assert with_lagging([nic("a", 0, 9)], [switch], SECOND) == [nic("a", 0, 9)]
     assert with_lagging([], [nic("a", 10, 20)], SECOND) == []
     assert with_lagging([], [switch, replace(switch, where=Where(WhereType.SWITCH, "t"))], SECOND) == []
+
+
+def test_a_place_breaks_messages_up_only_where_nothing_else_is_found():
+    slow = nic("a", 0, 10)
+    assert with_broken_up([slow], [nic("b", 5, 15)], 0.5 * SECOND) == [slow]
+    assert with_broken_up([slow], [nic("b", 20, 30)], 0.5 * SECOND) == [slow, nic("b", 20, 30)]
+    group = replace(nic("b", 20, 30), where=Where(WhereType.GROUP, ("b", "c")))
+    assert with_broken_up([slow], [group], 0.5 * SECOND) == [slow], "a ring that waits looks alike"

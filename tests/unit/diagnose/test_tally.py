@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from llmprism.diagnose.passes import INTO, OUT_OF
+from llmprism.diagnose.passes import INTO, OUT_OF, both_ways
 from llmprism.diagnose.rules import RULES
 from llmprism.diagnose.slow_cells import judge_transfers
 from llmprism.diagnose.tally import Tally
@@ -168,3 +168,17 @@ def test_all_lanes_of_a_group_of_tensor_parallel_ranks_are_one_place_and_two_car
     whole = [pair for ring in ("aceg", "bdfh") for pair in ring_pairs(ring)]
     assert Tally([lanes_of_two(whole)]).best().place == (WhereType.GROUP, tuple("acegbdfh"))
     assert Tally([lanes_of_two(["ac", "ga", "bd", "hb"])]).best().place[0] is WhereType.NIC
+
+
+def test_the_switch_between_two_cables_that_the_same_pairs_pass_is_the_same_place_and_no_rival():
+    pairs = [pair for ring in ("abc", "def") for pair in ring_pairs(ring)]
+    across, back = ["ad", "be", "cf"], ["da", "eb", "fc"]
+    paths = dict.fromkeys(across, ("left", "spine", "right")) | dict.fromkeys(back, ("right", "spine", "left"))
+    rate, switch = {pair: during(8, 14, 2.0, 10.0) for pair in across + back}, (WhereType.SWITCH, "spine")
+    pairs += across + back
+    suspect = Tally([judge_transfers(evidence_of(pairs, rate=rate, paths=paths))]).best()
+    names = {both_ways(place) for place in (suspect.place, *suspect.in_series)}
+    assert names >= {(WhereType.LINK, ("left", "spine")), (WhereType.LINK, ("right", "spine")), switch}
+    paths |= dict.fromkeys(["ga", "ag"], ("third", "spine", "left"))
+    suspect = Tally([judge_transfers(evidence_of([*pairs, "ga", "ag"], rate=rate, paths=paths))]).best()
+    assert switch not in suspect.in_series, "a third leaf tells the switch from the cable"

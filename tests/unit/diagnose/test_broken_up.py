@@ -1,0 +1,56 @@
+"""Messages that a slow hop breaks up into pieces that are as fast as ever."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from llmprism.diagnose.broken_up import broken_up_cells
+from llmprism.diagnose.slow_cells import judge_transfers
+from llmprism.model import FindingKind
+from support.stages import find_slow_transfers
+from unit.builders import MS, Flow, transfer_table
+from unit.diagnose.evidence_builder import STEP, during, evidence_of, ring_pairs
+
+LONGER = during(8, 14, 1.0).astype(np.bool_)
+MESSAGE, PIECES = 16_000_000, 8
+
+
+def ring_of_six(broken=(), late=(), waiting=None):
+    """Four messages of 16 MB in every step, each in 6 ms; in the longer steps those of `broken` pairs come in eight
+    pieces 6 ms apart, and those of `late` ones begin 200 ms later."""
+    pairs = ring_pairs("abcdef")
+    evidence = evidence_of(pairs, groups=("abcdef",), duration=during(8, 14, 1.5 * STEP, STEP), late=waiting)
+    flows = []
+    for step, start in enumerate(evidence.timeline.steps.start_ns.tolist()):
+        for pair in pairs:
+            for number in range(4):
+                begin = start + (100 + 150 * number + (200 if LONGER[step] and pair in late else 0)) * MS
+                if not LONGER[step] or pair not in broken:
+                    flows.append(Flow(*pair, begin, begin + 6 * MS, MESSAGE))
+                    continue
+                pieces = range(begin, begin + 6 * MS * PIECES, 6 * MS)
+                flows += [Flow(*pair, piece, piece + 6 * MS // PIECES, MESSAGE // PIECES) for piece in pieces]
+    return replace(evidence, job=replace(evidence.job, transfers=transfer_table(flows)))
+
+
+def test_half_of_a_message_takes_longer_where_pieces_are_as_fast_as_ever():
+    sick, known, share = broken_up_cells(ring_of_six(broken=["bc"]))
+    assert (sick.any(axis=1).sum(), sick.sum(), known.all()) == (1, LONGER.sum(), True)
+    assert share[sick] == pytest.approx(np.full(6, 0.16), abs=0.03)
+
+
+def test_what_begins_late_takes_no_longer():
+    assert broken_up_cells(ring_of_six(late=["bc", "cd"])) is None
+
+
+def test_the_card_whose_messages_are_broken_up_is_named_with_its_rate():
+    (finding,) = find_slow_transfers([ring_of_six(broken=["bc", "cd"])])
+    assert (finding.kind, finding.where.id) == (FindingKind.SLOW_NIC, "c")
+    assert "pieces with pauses between them" in finding.summary
+
+
+def test_a_gpu_that_computes_longer_explains_it():
+    assert judge_transfers(ring_of_six(broken=["bc", "cd"])).broken is not None
+    waiting = {"c": during(8, 14, 500.0)}
+    assert judge_transfers(ring_of_six(broken=["bc", "cd"], waiting=waiting)).broken is None
