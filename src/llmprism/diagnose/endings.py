@@ -14,6 +14,7 @@ Heartbeats that go on mean that ranks live, heartbeats that stop that they died.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +27,7 @@ from llmprism.diagnose.ends_in_silence import ends_in_silence, sure_of_a_stop
 from llmprism.diagnose.fallen_silent import fallen_silent
 from llmprism.diagnose.first_to_stop import (
     due_with,
+    elsewhere,
     first_to_owe,
     heard_after,
     heard_again,
@@ -286,7 +288,7 @@ def _blamed(
     missed = sure or owes or _went_on_without(state, first, rules)
     if not missed and not connects and _may_have_ended(state, running, rules):
         return _as(running, JobState.ENDED)
-    named = first if missed and (owes or _surely_first(state, first, running, rules)) else -1
+    named = first if missed and (owes or _surely_first(state, first, job.places, running, rules)) else -1
     if named >= 0 and not owes and tied_elsewhere(state, first, job.places, running.period_ns, rules):
         named = -1
     named = silenced if silenced >= 0 else named
@@ -331,21 +333,23 @@ def _was_missed(state: LastState, row: int, rules: FaultRules) -> bool:
     return float(state.due_ns[row]) <= state.last_ns + jitter or bool(heard_again(state, rules).any())
 
 
-def _surely_first(state: LastState, first: int, running: Ending, rules: FaultRules) -> bool:
+def _surely_first(state: LastState, first: int, places: Sequence[str], running: Ending, rules: FaultRules) -> bool:
     """Is it sure enough that this member was due first?
 
-    What is usual must be known, and bytes must tell where a member stands: of eight that were named where these vary
-    from step to step none was right. Then others went on without it for long, or for more than jitter where nobody else
-    was due at the same time, or all others, and only they, are heard again.
+    What is usual must be known. Others went on without it for more than jitter, and nobody else (`places` names those
+    that move as one) was due at the same time; where bytes tell where a member stands it is also enough that others
+    went on for long, or that all others, and only they, are heard again.
     """
     rule = rules.endings
-    if running.step < rule.few_steps or not state.exact:
+    if running.step < rule.few_steps:
         return False
     heard = heard_again(state, rules)
     overdue = running.last_ns - float(state.due_ns[first])
-    if overdue >= rule.clear_overdue * running.period_ns or bool(not heard[first] and heard.sum() == heard.size - 1):
+    long = overdue >= rule.clear_overdue * running.period_ns
+    if state.exact and (long or bool(not heard[first] and heard.sum() == heard.size - 1)):
         return True
-    return bool(_surely_overdue(state, rules)[first]) and not due_with(state, first, running.period_ns, rules).any()
+    tied = due_with(state, first, running.period_ns, rules) & elsewhere(first, places, heard.size)
+    return bool(_surely_overdue(state, rules)[first]) and not tied.any()
 
 
 def _lead_ns(state: LastState, first: int) -> float:

@@ -29,6 +29,7 @@ from llmprism.model.job import Job
 
 __all__ = [
     "due_with",
+    "elsewhere",
     "first_to_owe",
     "heard_after",
     "heard_again",
@@ -115,28 +116,37 @@ def due_with(state: LastState, first: int, period: float, rules: FaultRules) -> 
 
 
 def tied_elsewhere(state: LastState, first: int, places: Sequence[str], period: float, rules: FaultRules) -> bool:
-    """Was a member of another server (`places` names that of each) due at the same time as this one, by less than what
+    """Was a member of another place (`places` names that of each) due at the same time as this one, by less than what
     pauses vary by, and is the due time all that tells? All members of a collective that one of them does not join owe
     a message of the same moment, and to name one is to guess, unless one is heard again and the other is not, or the
     transport talks and one was heard or written to for longer: what all of them do alike tells nothing. One in the
-    middle of a message was held up by one that had not begun. Those of one server are one place to look at, and most
-    often one tensor-parallel group."""
+    middle of a message was held up by one that had not begun, and one that has got nothing since it last sent waits
+    for one that has. A place are those that move as one, a tensor-parallel group, or a server where these are not
+    known."""
     heard, involved = heard_again(state, rules), np.minimum(_involved_ns(state), state.last_ns)
     alike = (heard == heard[first]) & (state.pause_ns >= rules.endings.in_flow * period)
     if state.talks or heard.any():
         alike &= involved <= involved[first]
     varies = np.hypot(np.nan_to_num(state.spread_ns), np.nan_to_num(state.spread_ns[first]))
+    if state.supplied_ns.size and state.supplied_ns[first] > state.sent_ns[first]:
+        alike &= state.supplied_ns > state.sent_ns
     tied = due_with(state, first, period, rules) & alike & (state.due_ns - state.due_ns[first] <= varies)
-    servers = np.array(places) if places else np.full(tied.size, "")
-    return bool((tied & ((servers != servers[first]) | (servers == ""))).any())
+    return bool((tied & elsewhere(first, places, tied.size)).any())
+
+
+def elsewhere(first: int, places: Sequence[str], members: int) -> Bool:
+    """Members that are not in the same place as this one (`places` names that of each), as far as that is known."""
+    servers = np.array(places) if places else np.full(members, "")
+    return np.asarray((servers != servers[first]) | (servers == ""))
 
 
 def _same_time_ns(state: LastState, first: int, period: float, rules: FaultRules) -> Float64:
     """By how much the due time of each member may be after that of `first` for both to be due at the same time: what
-    their pauses vary by, and no more than a small part of a step."""
+    their pauses vary by, and no more than a small part of a step where bytes tell which pause it is."""
     rule = rules.endings
     jitter = rule.sure_spreads * np.hypot(np.nan_to_num(state.spread_ns), np.nan_to_num(state.spread_ns[first]))
-    return np.asarray(np.clip(jitter, rule.in_flow * period, rule.same_time * period))
+    most = rule.same_time * period if state.exact else np.inf
+    return np.asarray(np.clip(jitter, rule.in_flow * period, most))
 
 
 def _let_down(state: LastState, first: int, period: float, rules: FaultRules) -> bool:

@@ -18,6 +18,7 @@ from llmprism.diagnose.byte_curves import ByteCurve, curves_of, training_message
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.stand_together import Standing, how_far_apart, position, stand_together
 from llmprism.diagnose.usual_rest import WholeJob, bytes_per_step, same_point
+from llmprism.diagnose.words import come_with_messages
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.stats.integer_order import stable_order
@@ -30,7 +31,8 @@ __all__ = ["LastState", "last_state"]
 class LastState:
     """Arrays follow the job's members; NaN where nothing is known.
 
-    The pause of a member whose bytes per step vary is the longest that its steps usually have.
+    Where bytes per step vary the pause of every member is the longest of each of its steps: later than the true one,
+    but by as much for those that do the same. Members are compared by one clock, so this holds for all or for none.
 
     `sent_ns` is the end of a member's last message, `pause_ns` how long it usually pauses there, `spread_ns` how much
     that varies, `longest_ns` the longest that it paused there. `heard_ns` and `addressed_ns` are the last times that
@@ -130,7 +132,7 @@ def last_state(
         announced=at.announced,
         supplier=_last_supplier(job, np.flatnonzero(rows)),
         by_chance=_usually_heard(job, last_ns, int(heard.max()) - last_ns, rules),
-        talks=small.talks,
+        talks=small.talks and come_with_messages(job, whole.since_ns, last_ns, rules),
         lossy=lossy,
         supplied_ns=_last_of(job, np.flatnonzero(rows), transfers.pair_dst),
         rested_ns=whole.rested_ns,
@@ -162,7 +164,7 @@ def _members_at_the_point(
 ) -> _AtThePoint:
     transfers, count = job.transfers, len(job.members)
     sent, got = (curves_of(job, rows, end, rules) for end in (transfers.pair_src, transfers.pair_dst))
-    pause, lag = (np.full((count, back.size), np.nan) for _ in range(2))
+    pause, lag, longest = (np.full((count, back.size), np.nan) for _ in range(3))
     last, spread, short, stands, each = (np.full(count, np.nan) for _ in range(5))
     flowing = _while_messages_flow(transfers, rows, rules.endings.moments)
     before = np.full((count, flowing.size), np.nan)
@@ -182,11 +184,12 @@ def _members_at_the_point(
             said = small.after(member, int(last[member]), got_ns, begin, went_on, rules)
             as_usual[member], announced[member] = said <= 0, said == 0
         short[member] = _short_steps(out, ends, rules)
-        if spread[member] > rules.endings.exact:
-            pause[member] = known_median(out.longest_pauses(ends))
+        longest[member, : ends.size - 1] = out.longest_pauses(ends)
         if into is not None:
             received, _ = bytes_per_step(into, ends)
             lag[member] = (into.total - back * received - into.at(went_on)) / max(received, 1.0)
+    if not np.nanmedian(spread) <= rules.endings.exact:
+        pause = longest
     standing = Standing(stands, each, half_message / np.maximum(each, 1.0), before)
     return _AtThePoint(last, pause, lag, spread, short, as_usual, announced, standing)
 

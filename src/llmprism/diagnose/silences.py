@@ -57,7 +57,7 @@ class Silence:
         """Is it much longer than those that a tenth of the steps have anyway, and the only one of its length? What a
         job does twice, such as an evaluation, takes the same time each time. Where the job otherwise passes without a
         rest, its long rests elsewhere vary less than that."""
-        growth = rules.endings.passing_growth if self.where_it_passes(rules) else rules.members.jitter_growth
+        growth = rules.standstill.passing_growth if self.where_it_passes(rules) else rules.members.jitter_growth
         return not self.again and self.length_ns > growth * self.common_ns
 
     def in_mid_step(self, rules: FaultRules = RULES) -> bool:
@@ -72,17 +72,18 @@ class Silence:
         rests = self.point <= rule.clock_step_end and self.usual_ns >= rule.surely_resting * self.longest_ns > 0.0
         if self.point >= 2.0 or ((self.spread > rule.exact or rests) and self.since_end <= rule.at_step_end):
             return False
-        if rule.near_step_end < self.point < 1.0 - rule.near_step_end:
+        near = rules.standstill.near_step_end
+        if near < self.point < 1.0 - near:
             return True
         return self.where_it_passes(rules)
 
     def is_unlike_any(self, rules: FaultRules = RULES) -> bool:
         """Is it many times as long as the job rests anywhere?"""
-        return self.length_ns > rules.endings.never_rests * self.common_ns
+        return self.length_ns > rules.standstill.never_rests * self.common_ns
 
     def where_it_passes(self, rules: FaultRules = RULES) -> bool:
         """Do bytes tell where in a step the job stands, and does it hardly rest there in other steps?"""
-        return self.spread <= rules.endings.exact and self.usual_ns < rules.endings.passing * self.longest_ns
+        return self.spread <= rules.endings.exact and self.usual_ns < rules.standstill.passing * self.longest_ns
 
 
 def long_silences(job: Job, steps: Steps, least_ns: float, rules: FaultRules = RULES) -> list[Silence]:
@@ -140,7 +141,7 @@ def _silence(
         since_end=(begin - int(steps.end_ns[before - 1])) / float(median(steps.duration_ns))
         if before
         else float("nan"),
-        again=bool((np.abs(others - length) <= rules.endings.as_long * length).any()),
+        again=bool((np.abs(others - length) <= rules.standstill.as_long * length).any()),
         taken_up=before > 0 and spread <= rules.endings.exact and _taken_up(passed, before, usual, rules),
     )
 

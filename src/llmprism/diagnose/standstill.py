@@ -27,7 +27,7 @@ __all__ = ["DETECTOR", "find_standstills"]
 def find_standstills(evidence: JobEvidence, known: Sequence[Finding], rules: FaultRules = RULES) -> list[Finding]:
     """Stalls of one job that no finding of `known` explains."""
     steps, normal = evidence.timeline.steps, evidence.normal_ns
-    rule = rules.endings
+    rule = rules.standstill
     short = rule.clear_still_steps * normal if evidence.layout.steps_confidence > rule.least_standstill else np.inf
     floor = min(rules.members.stall_ns, short)
     if not evidence.counted.any():
@@ -35,7 +35,7 @@ def find_standstills(evidence: JobEvidence, known: Sequence[Finding], rules: Fau
     first = int(steps.start_ns[np.flatnonzero(evidence.counted)[0]])
     found: list[Finding] = []
     for silence in long_silences(evidence.job, steps, max(floor, normal), rules):
-        seen = silence.begin_ns > first and silence.before >= rule.few_steps
+        seen = silence.begin_ns > first and silence.before >= rules.endings.few_steps
         long = silence.length_ns > rule.still_steps * normal or silence.is_unlike_any(rules)
         if not (seen and long and silence.is_new(rules) and silence.in_mid_step(rules)):
             continue
@@ -78,7 +78,7 @@ def _finding(evidence: JobEvidence, silence: Silence, rules: FaultRules) -> Find
 
 def _sure(evidence: JobEvidence, rules: FaultRules) -> float:
     """As sure as it is where steps end, within bounds."""
-    rule = rules.endings
+    rule = rules.standstill
     return min(rule.sure_standstill, max(rule.least_standstill, evidence.layout.steps_confidence))
 
 

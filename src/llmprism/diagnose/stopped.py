@@ -9,6 +9,8 @@ end because the window does, pauses between steps. Tested with the crash and han
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -23,6 +25,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, Window
 from llmprism.model.job import Job, JobState
+from llmprism.model.layout import JobLayout
 from llmprism.model.timeline import Timeline
 
 __all__ = ["DETECTOR", "find_stopped", "is_settled", "job_state"]
@@ -181,8 +184,25 @@ def _summary(job: Job, ending: Ending, *, hung: bool) -> str:
     return f"{who} died in step {ending.step} and {others}: {advice}."
 
 
+def _with_lockstep(job: Job, layout: JobLayout) -> Job:
+    """The job with the tensor-parallel group of each member in place of its server: the GPUs of such a group move as
+    one, so that one of them stands for all. Others of the same server that stop with it may be to blame in its place.
+    Where it is not known how wide such groups are servers are all that is known."""
+    width, stage = layout.layout.tp, layout.stage_of()
+    if width is None or not job.places:
+        return job
+    seen: Counter[tuple[str, int | None]] = Counter()
+    names = []
+    for member, server in zip(job.members, job.places, strict=True):
+        where = server, stage.get(member)
+        names.append(f"{server} {where[1]} {seen[where] // width}" if server else "")
+        seen[where] += 1
+    return replace(job, places=tuple(names))
+
+
 def _look(given: DetectorInput) -> list[Finding]:
     job, timeline = given.evidence.job, given.evidence.timeline
+    job = _with_lockstep(job, given.evidence.layout)
     findings = find_stopped(job, timeline, given.window, given.evidence.state, given.rules)
     return findings if findings and is_settled(job, timeline, given.window, given.rules) else []
 

@@ -51,7 +51,7 @@ class WholeJob:
 
     def after_whole_steps(self, rules: FaultRules = RULES) -> bool:
         """Does the clock say, by bytes, that a step had ended and no other begun?"""
-        near = abs(self.beyond - np.round(self.beyond)) <= rules.endings.near_step_end
+        near = abs(self.beyond - np.round(self.beyond)) <= rules.standstill.near_step_end
         return bool(near and not self.begun_anew(rules))
 
     def begun_anew(self, rules: FaultRules = RULES) -> bool:

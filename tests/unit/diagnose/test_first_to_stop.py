@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from llmprism.diagnose.endings import Ending, _surely_first
 from llmprism.diagnose.first_to_stop import (
     due_with,
+    elsewhere,
     first_to_owe,
     heard_again,
     may_be_to_blame,
@@ -23,7 +25,7 @@ from llmprism.diagnose.first_to_stop import (
 )
 from llmprism.diagnose.last_state import LastState
 from llmprism.diagnose.rules import RULES
-from llmprism.model.job import Job
+from llmprism.model.job import Job, JobState
 from unit.builders import Flow, transfer_table
 
 MS = 1_000_000
@@ -250,6 +252,26 @@ def test_of_members_of_several_servers_that_were_due_in_the_same_moment_nobody_i
     assert not tied_elsewhere(replace(heard_later, talks=True), 1, places, PERIOD, RULES), "what each one says decides"
 
 
+def test_one_that_has_got_nothing_since_it_last_sent_is_no_rival_of_one_that_has():
+    """Member 1 has got something and sends nothing; 2 passed on what it had, and waits for it."""
+    got = {1: LAST - 10 * MS, 2: LAST - 70 * MS}
+    tied = hang(heard=[0, -64, -64, 0], addressed=[0, -2, -2, 0])
+    for later, rivals in ((got[2], False), (got[1], True)):
+        owing = replace(tied, supplied_ns=np.array([LAST, got[1], later, LAST]))
+        assert tied_elsewhere(owing, 1, ("x", "x", "y", "y"), PERIOD, RULES) is rivals
+
+
+def test_members_of_one_place_are_not_elsewhere_and_unknown_places_are():
+    assert elsewhere(0, ("x", "x", "y", ""), 4).tolist() == [False, False, True, True]
+    assert elsewhere(0, (), 2).all()
+
+
+def test_where_bytes_do_not_tell_pauses_may_vary_by_more_than_a_small_part_of_a_step():
+    due_later = hang(sent=[0, -64, -50, 0], heard=[0, -64, -50, 0], addressed=[0, -2, -2, 0])
+    assert not due_with(due_later, 1, PERIOD, RULES)[2], "14 ms are more than 0.015 steps"
+    assert due_with(replace(due_later, exact=False), 1, PERIOD, RULES)[2]
+
+
 def test_that_all_are_heard_again_does_not_tell_who_stopped():
     alive = hang(heard=[300, 300, 320, 310], addressed=[0, -2, -2, 0])
     assert tied_elsewhere(alive, 1, ("a", "a", "b", "b"), PERIOD, RULES)
@@ -309,3 +331,35 @@ def test_who_rests_after_what_it_got_owes_nothing():
 def test_of_two_that_owe_messages_since_the_same_moment_neither_is_the_first():
     got = (LAST + MS * np.array([-78, -77, -79, -1])).astype(np.int64)
     assert first_to_owe(replace(ring_of_three(), supplied_ns=got), PERIOD, RULES) == -1
+
+
+@pytest.mark.parametrize(
+    ("places", "exact", "overdue_ms", "named"),
+    [
+        (("x", "x", "y"), True, 4, True),
+        (("x", "y", "y"), True, 4, False),
+        (("x", "y", "y"), True, 6, True),
+        (("x", "x", "y"), False, 4, True),
+        (("x", "y", "y"), False, 6, False),
+    ],
+)
+def test_who_was_due_with_others_of_its_place_was_due_first_whether_bytes_tell_or_not(places, exact, overdue_ms, named):
+    """Two were due in the same moment. If they move as one, either stands for both; else one is named only after
+    others went on for a twentieth of a step, and never where bytes do not tell when it was due."""
+    state = LastState(
+        last_ns=LAST,
+        sent_ns=LAST - MS * np.array([30.0 + overdue_ms, 30.0 + overdue_ms, 0.0]),
+        pause_ns=MS * np.full(3, 30.0),
+        spread_ns=np.full(3, 0.1 * MS),
+        longest_ns=MS * np.full(3, 30.0),
+        lag=np.zeros(3),
+        lag_spread=np.zeros(3),
+        heard_ns=np.full(3, LAST),
+        addressed_ns=np.full(3, LAST),
+        rest_ns=0.0,
+        most_rest_ns=0.0,
+        longest_rest_ns=30.0 * MS,
+        exact=exact,
+    )
+    running = Ending(JobState.RUNNING, 20, 0, LAST, None, 10_000 * MS, LAST, 100.0 * MS)
+    assert _surely_first(state, 0, places, running, RULES) is named

@@ -87,3 +87,23 @@ def test_the_silences_that_are_half_as_long_as_the_one_here_are_counted():
     assert state_of(after_two, STEPS - 1).alike == pytest.approx(3.0)
     assert state_of(flows).rests == state_of(flows).alike == pytest.approx(1.0)
     assert state_of(flows).longest_rest_ns == pytest.approx(PERIOD - 380 * MS)
+
+
+def test_where_bytes_vary_all_members_are_due_after_the_longest_pauses_of_their_steps():
+    """`b` sends the same in every step, `a` more in every other one: one clock for both, and what pauses vary by."""
+    count = [100, 60, 90, 70, 100, 60, 90, 70]
+    flows = [flow for step in range(STEPS) for flow in messages(step, count[step])]
+    flows += [Flow("a", "c", step * PERIOD, step * PERIOD + MS, 1_000 * count[step]) for step in range(STEPS)]
+    flows += [Flow("b", "a", step * PERIOD + at, step * PERIOD + at + MS, 900_000)
+              for step in range(STEPS) for at in (0, (300 + 10 * (step % 3)) * MS)]  # fmt: skip
+    flows += [Flow("c", "a", f.start_ns, f.end_ns, f.bytes) for f in flows if f.src == "a" and f.dst == "b"]
+    last = max(flow.end_ns for flow in flows)
+    job, ends = Job("job", (0, 1, 2), (), 1.0, transfer_table(flows)), (np.arange(STEPS) + 1) * PERIOD - 10 * MS
+    whole = whole_job(job, Steps(ends - PERIOD, ends, np.zeros(STEPS, dtype=np.bool_)), last, PERIOD)
+    assert whole is not None
+    state = last_state(job, whole, last, PERIOD)
+    assert not state.exact
+    longest = [PERIOD - (300 + 10 * (step % 3)) * MS - MS for step in range(STEPS)]
+    assert state.pause_ns[1] == pytest.approx(np.median(longest), abs=10 * MS)
+    assert state.spread_ns[1] > 0.0
+    assert state.longest_ns[1] == pytest.approx(max(longest), abs=MS)

@@ -76,7 +76,7 @@ def test_a_server_or_switch_that_is_slow_at_that_time_explains_it():
         assert found(2.0, known=[shared]) == []
 
 
-@pytest.mark.parametrize(("clock", "sure"), [(0.9, RULES.endings.sure_standstill), (0.7, 0.7), (0.2, 0.5)])
+@pytest.mark.parametrize(("clock", "sure"), [(0.9, RULES.standstill.sure_standstill), (0.7, 0.7), (0.2, 0.5)])
 def test_it_is_as_sure_as_it_is_where_steps_end(clock, sure):
     (finding,) = found(2.0, clock=clock)
     assert finding.confidence == pytest.approx(sure)

@@ -1,11 +1,12 @@
 """How a job ends: built jobs, cut off at a known place."""
 
+import numpy as np
 import pytest
 
 from llmprism.diagnose.endings import Ending
 from llmprism.diagnose.rules import RULES
-from llmprism.diagnose.stopped import _confidence, find_stopped, job_state
-from llmprism.model import FindingKind, JobState, Where, WhereType, Window
+from llmprism.diagnose.stopped import _confidence, _with_lockstep, find_stopped, job_state
+from llmprism.model import FindingKind, Job, JobLayout, JobState, Layout, PairRoles, Where, WhereType, Window
 from llmprism.parallelism import identify_layout
 from llmprism.timeline import reconstruct_timeline
 from support.stages import recognize
@@ -170,3 +171,23 @@ def test_where_nobody_was_missed_before_the_others_a_few_are_listed_each_less_li
     assert len(shares) == RULES.endings.most_suspects
     assert shares == sorted(shares, reverse=True)
     assert 0.1 < shares[0] < 0.5, "likelier that it is one of the others"
+
+
+@pytest.mark.parametrize(
+    ("width", "together"),
+    [(None, [{0, 1, 2, 3}, {4, 5}]), (2, [{0, 1}, {2, 3}, {4, 5}]), (1, [{0}, {1}, {2}, {3}, {4}, {5}])],
+)
+def test_those_of_a_server_are_one_place_if_they_are_one_tensor_parallel_group(width, together):
+    """Four GPUs of `x` are two stages of two, those of `y` one stage more."""
+    job = Job("job", (0, 1, 2, 3, 4, 5), (), 1.0, transfer_table([]), places=("x",) * 4 + ("y",) * 2)
+    layout = JobLayout(
+        Layout(tp=width), (), ((0, 2, 4), (1, 3, 5)), PairRoles.empty(), np.zeros(0, dtype=np.int8)
+    )  # fmt: skip
+    places = _with_lockstep(job, layout).places
+    assert [{i for i in range(6) if places[i] == place} for place in dict.fromkeys(places)] == together
+
+
+def test_without_servers_nothing_is_known_of_places():
+    job = Job("job", (0, 1), (), 1.0, transfer_table([]))
+    layout = JobLayout(Layout(tp=2), (), (), PairRoles.empty(), np.zeros(0, dtype=np.int8))
+    assert _with_lockstep(job, layout).places == ()

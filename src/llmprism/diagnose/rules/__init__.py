@@ -14,6 +14,7 @@ from llmprism.diagnose.rules.endings import EndingRules
 from llmprism.diagnose.rules.evidence import EvidenceRules
 from llmprism.diagnose.rules.members import MemberRules
 from llmprism.diagnose.rules.places import PlaceRules
+from llmprism.diagnose.rules.standstill import StandstillRules
 from llmprism.diagnose.rules.storage import StorageRules
 from llmprism.diagnose.rules.trust import TrustRules
 
@@ -25,6 +26,7 @@ __all__ = [
     "FaultRules",
     "MemberRules",
     "PlaceRules",
+    "StandstillRules",
     "StorageRules",
     "TrustRules",
 ]
@@ -39,6 +41,7 @@ class FaultRules:
     members: MemberRules = field(default_factory=MemberRules)
     blame: BlameRules = field(default_factory=BlameRules)
     endings: EndingRules = field(default_factory=EndingRules)
+    standstill: StandstillRules = field(default_factory=StandstillRules)
     storage: StorageRules = field(default_factory=StorageRules)
     trust: TrustRules = field(default_factory=TrustRules)
 
