@@ -53,4 +53,4 @@ def test_the_card_whose_messages_are_broken_up_is_named_with_its_rate():
 def test_a_gpu_that_computes_longer_explains_it():
     assert judge_transfers(ring_of_six(broken=["bc", "cd"])).broken is not None
     waiting = {"c": during(8, 14, 500.0)}
-    assert judge_transfers(ring_of_six(broken=["bc", "cd"], waiting=waiting)).broken is None
+    assert judge_transfers(ring_of_six(broken=["bc", "cd"], late=["cd"], waiting=waiting)).broken is None
