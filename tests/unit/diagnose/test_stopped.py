@@ -116,7 +116,7 @@ def test_a_short_pause_a_few_stragglers_and_a_checkpoint_are_no_hang(how):
     assert (state, findings) == (JobState.ENDED, [])
 
 
-def test_a_control_record_that_outlasts_the_job_is_no_life():
+def test_a_control_record_that_outlasts_the_job_says_nothing():
     """An exporter may write one record of a connection when it forgets it, long after its last packet."""
     job = build_job(pp=1, dp=4)
     end, (one, _, other, _) = job.step_ends_ns[-1], sorted(job.members)
