@@ -197,9 +197,9 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         links=links_of(evidence, sick, known, passes, rules),
         trust=evidence.layout.peers_confidence,
         resent=_resent(evidence, rules),
-        queued=_queued(evidence, rules),
-        changed=_changed(evidence, rules),
-        broken=_broken_up(evidence, rules),
+        queued=_unless_computed(evidence, queued_cells(evidence, rules), rules, rules.trust.likely),
+        changed=_unless_computed(evidence, changed_cells(evidence, rules), rules, rules.trust.likely),
+        broken=_unless_computed(evidence, broken_up_cells(evidence, rules), rules, rules.trust.worth_a_look),
     )
 
 
@@ -209,43 +209,24 @@ def _resent(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
     return _judged(evidence, sick, known, ratio, known.astype(np.float64), rules)
 
 
-def _queued(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
-    """The cells in which pieces are held back; None where none are for long enough."""
-    cells = queued_cells(evidence, rules)
+def _unless_computed(
+    evidence: JobEvidence, cells: tuple[Bool, Bool, Float64] | None, rules: FaultRules, blamed_from: float
+) -> JudgedCells | None:
+    """Cells with a sign of something slow; None where none have it for long enough, or a GPU or a stage explains the
+    slower steps (the GPU with so much confidence): what waits for these has the same sign."""
     if cells is None:
         return None
     sick, known, share = cells
     found = _judged(evidence, sick, known, share, _weight(evidence, known, rules), rules)
-    return None if found is None or _computes_longer(evidence, np.asarray(sick.any(axis=0)), rules) else found
+    return (
+        None if found is None or _computes_longer(evidence, np.asarray(sick.any(axis=0)), rules, blamed_from) else found
+    )
 
 
-def _changed(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
-    """The cells whose rate changed because something lags behind; None where none did for long enough, or a GPU or a
-    stage explains the slower steps: what waits for these lags behind, too."""
-    cells = changed_cells(evidence, rules)
-    if cells is None:
-        return None
-    sick, known, share = cells
-    found = _judged(evidence, sick, known, share, _weight(evidence, known, rules), rules)
-    return None if found is None or _computes_longer(evidence, np.asarray(sick.any(axis=0)), rules) else found
-
-
-def _broken_up(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
-    """The cells whose messages are broken up; None where none are for long enough, or a GPU or a stage explains the
-    slower steps."""
-    cells = broken_up_cells(evidence, rules)
-    if cells is None:
-        return None
-    sick, known, share = cells
-    found = _judged(evidence, sick, known, share, _weight(evidence, known, rules), rules)
-    slower: Bool = np.asarray(sick.any(axis=0))
-    return None if found is None or _computes_longer(evidence, slower, rules, rules.trust.worth_a_look) else found
-
-
-def _computes_longer(evidence: JobEvidence, slower: Bool, rules: FaultRules, least: float | None = None) -> bool:
-    """Is a GPU, or a whole stage, to blame for these steps, with so much confidence at `least` (None: likely)?"""
+def _computes_longer(evidence: JobEvidence, slower: Bool, rules: FaultRules, blamed_from: float) -> bool:
+    """Is a GPU, with so much confidence, or a whole stage to blame for these steps?"""
     blamed = blame(evidence, slower, usual_steps(evidence, rules) & ~slower, rules)
-    if blamed is not None and blamed.confidence >= (rules.trust.likely if least is None else least):
+    if blamed is not None and blamed.confidence >= blamed_from:
         return True
     return bool(find_slow_stages(evidence, np.zeros(evidence.steps, dtype=np.bool_), rules))
 

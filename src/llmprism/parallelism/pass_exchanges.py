@@ -25,6 +25,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64, Int64, evenly_spread, median
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.stats.robust import half_of_sum
 
 __all__ = ["PassExchanges", "pass_exchanges"]
 
@@ -72,7 +73,7 @@ def _trains(transfers: TransferTable, pair: int, rules: LayoutRules) -> _Trains 
         return None
     rows = rows[np.argsort(transfers.start_ns[rows], kind="stable")]
     gap = transfers.start_ns[rows[1:]] - np.maximum.accumulate(transfers.end_ns[rows])[:-1]
-    first = np.concatenate([[0], np.flatnonzero(gap > rule.pass_silence * _usual(gap)) + 1])
+    first = np.concatenate([[0], np.flatnonzero(gap > rule.pass_silence * half_of_sum(gap[gap > 0])) + 1])
     size = np.add.reduceat(transfers.bytes[rows], first).astype(np.float64)
     pause = gap[first[1:] - 1].astype(np.float64)
     even = np.abs(np.log(size / median(size))) <= rule.same_hop
@@ -82,15 +83,6 @@ def _trains(transfers: TransferTable, pair: int, rules: LayoutRules) -> _Trains 
         return None
     burst = np.repeat(np.arange(first.size), np.diff(np.append(first, rows.size)))
     return _Trains(rows, burst, even)
-
-
-def _usual(gap: Int64) -> float:
-    """The pause that half of the silent time is longer than."""
-    silent = np.sort(gap[gap > 0])
-    if not silent.size:
-        return np.inf
-    total = np.cumsum(silent)
-    return float(silent[np.searchsorted(total, total[-1] / 2)])
 
 
 def _in_every_step(even: Bool, rules: LayoutRules) -> bool:
