@@ -9,9 +9,8 @@ that would look most alike, and both sets of records are compared:
   checkpoint, and a crash that stops all of them there, before the victim's next message was due, not from the job's
   normal end. A restart that comes after the scenario's end leaves the records of a crash for good.
 - A rank that hangs or dies can be named if others go on after its next message was due in the twin, and nobody else
-  stops like it: with a message due in the same moment that is never sent. Nobody begins a collective that one of its
-  members does not join, so all of its members stop together, and nothing tells which one it was. Where all stop in
-  the same moment, or several just like the victim, the job is the place.
+  stops like it: with a message due in the same moment that is never sent. Where all stop in the same moment, or
+  several just like the victim, the job is the place.
 - A crash that leaves the very records of a hang of the same rank is a hang, for all that anybody can see, and the slow
   stage of a job with a single pipeline is the slow GPU of that stage. A slow group whose members share a leaf that
   nobody else uses leaves the very records of that slow leaf, and the leaf those of the group.

@@ -9,7 +9,8 @@ and values go from one node to the next, the answer goes out in many small messa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 
@@ -53,12 +54,18 @@ class Mice:
 
 @dataclass(frozen=True, slots=True)
 class JobSpan:
-    """A job as the background sees it: NICs in rank order, its training pairs, and when it runs."""
+    """A job as the background sees it: NICs in rank order, its training pairs, when it runs, and from when on nobody is
+    behind a NIC (`gone`): the connections of a process that died are closed."""
 
     nics: list[int]
     pairs: list[tuple[int, int]]
     first: int
     last: int
+    gone: dict[int, int] = field(default_factory=dict)
+
+    def until(self, *nics: int) -> float:
+        """Up to when there is somebody behind all of these NICs."""
+        return min(self.gone.get(nic, inf) for nic in nics)
 
 
 def background(
@@ -70,8 +77,8 @@ def background(
         begin, end = max(job.first, 0), min(job.last, window_ns)
         if end <= begin:
             continue
-        parts += _store(cluster, job.nics, begin, end, connect, rng)
-        parts += _control(job.pairs, begin, end, job.first >= 0, connect, rng)
+        parts += _store(cluster, job, begin, end, connect, rng)
+        parts += _control(job, begin, end, connect, rng)
     if cluster.monitor is not None:
         parts += _monitoring(cluster, window_ns, connect, rng)
     if cluster.spec.ping_mesh_s > 0:
@@ -95,11 +102,11 @@ def _apart(cluster: SimulatedCluster, a: int, b: int) -> bool:
 
 
 def _store(
-    cluster: SimulatedCluster, nics: list[int], begin: int, end: int, connect: Connect, rng: np.random.Generator
+    cluster: SimulatedCluster, job: JobSpan, begin: int, end: int, connect: Connect, rng: np.random.Generator
 ) -> list[Part]:
-    master = nics[0]
+    master = job.nics[0]
     parts: list[Part] = []
-    for nic in nics:
+    for nic in job.nics:
         if not _apart(cluster, master, nic):
             continue
         port = int(rng.integers(32_768, 60_999))
@@ -108,26 +115,27 @@ def _store(
         times: Int64 = drawn[drawn < end].astype(np.int64)
         asks = np.full(times.size, connect(nic, master, port, STORE_PORT), dtype=np.int32)
         answers = np.full(times.size, connect(master, nic, STORE_PORT, port), dtype=np.int32)
-        parts.append((asks, times, rng.integers(31, 188, times.size)))
-        parts.append((answers, times + 60_000, rng.integers(1, 137, times.size)))
+        ask_size, answer_size = rng.integers(31, 188, times.size), rng.integers(1, 137, times.size)
+        live = times < job.until(nic, master)
+        parts.append((asks[live], times[live], ask_size[live]))
+        parts.append((answers[live], times[live] + 60_000, answer_size[live]))
     return parts
 
 
-def _control(
-    pairs: list[tuple[int, int]], begin: int, end: int, starts: bool, connect: Connect, rng: np.random.Generator
-) -> list[Part]:
+def _control(job: JobSpan, begin: int, end: int, connect: Connect, rng: np.random.Generator) -> list[Part]:
     """Control connections in addition to the data: bootstrap messages on each when the job starts, heartbeats on
     one."""
     parts: list[Part] = []
-    period = HEARTBEAT_PERIOD_S * SECOND * max(1.0, len(pairs) / HEARTBEAT_PAIRS)
+    period = HEARTBEAT_PERIOD_S * SECOND * max(1.0, len(job.pairs) / HEARTBEAT_PAIRS)
     sizes = np.array([4, 28, 144, 284, 540, 2296, 4588])
-    for src, dst in pairs:
+    for src, dst in job.pairs:
         beats = np.arange(begin + int(rng.integers(0, int(period))), end, int(period), dtype=np.int64)
         beats += rng.integers(0, SECOND // 20, beats.size)
         ports = rng.integers(32_768, 60_999, 2)
         ids = np.full(beats.size, connect(src, dst, int(ports[0]), int(ports[1])), dtype=np.int32)
-        parts.append((ids, beats, rng.choice(np.array([60, 60, 60, 72]), beats.size)))
-        for _ in range(int(rng.integers(2, 9)) if starts else 0):
+        size, live = rng.choice(np.array([60, 60, 60, 72]), beats.size), beats < job.until(src, dst)
+        parts.append((ids[live], beats[live], size[live]))
+        for _ in range(int(rng.integers(2, 9)) if job.first >= 0 else 0):
             ports = rng.integers(32_768, 60_999, 2)
             count = int(rng.integers(1, 4))
             times: Int64 = begin + np.sort(rng.integers(0, SECOND // 2, count))

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.sim.compiled import kernel
-from llmprism.sim.engine_tables import NEVER, STEP_FACTORS, Counter, State, World
+from llmprism.sim.compiled import inlined, kernel
+from llmprism.sim.engine_tables import NEVER, SOME_TIME, STEP_FACTORS, Counter, State, World
 from llmprism.sim.exchanges import all_to_all, arrivals, ring, send, storage, tree
 from llmprism.sim.noise import bell, uniform
 from llmprism.sim.ops import Flag, OpType
@@ -31,6 +31,7 @@ JITTER_PROBABILITY = 0.15
 HEAP, TRANSFERS, LOGGED, NOW, TRACE = Counter.HEAP, Counter.TRANSFERS, Counter.DONE, Counter.NOW, Counter.TRACE
 COMPUTE, PAUSE, SEND, RING = int(OpType.COMPUTE), int(OpType.PAUSE), int(OpType.SEND), int(OpType.RING)
 TREE, STORAGE, BARRIER = int(OpType.TREE), int(OpType.STORAGE), int(OpType.BARRIER)
+ALL_TO_ALL = int(OpType.ALL_TO_ALL)
 SYNC, LENGTH, FIRST = int(Flag.SYNC), int(Flag.LENGTH), int(Flag.FIRST)
 SETUP, JITTER = int(Flag.SETUP), int(Flag.JITTER)
 
@@ -82,7 +83,7 @@ def seed_heap(world: World) -> None:
 
 @kernel
 def _compute(world: World, op: int, step: int, start: int, scale: float) -> tuple[int, int]:
-    """Start and end of a computation; the end is NEVER on a cell that hangs."""
+    """Start and end of a computation; the end is NEVER on a cell that hangs, or that is killed before."""
     ops, jobs, faults = world.ops, world.jobs, world.faults
     job, cell = ops.job[op], ops.cell[op]
     if jobs.stall_start[job] <= start < jobs.stall_end[job]:
@@ -93,7 +94,8 @@ def _compute(world: World, op: int, step: int, start: int, scale: float) -> tupl
     duration *= np.exp(jobs.compute_sigma[job] * bell(world.seed, op, step, 1))
     if (ops.flags[op] & SETUP) and step == 0:
         duration *= jobs.setup_factor[job]
-    return start, start + int(duration * slow_down(faults, faults.of_cell[cell], start))
+    end = start + int(duration * slow_down(faults, faults.of_cell[cell], start))
+    return start, NEVER if end > jobs.killed[cell] else end
 
 
 @kernel
@@ -118,8 +120,10 @@ def _length_scale(world: World, op: int, step: int) -> float:
 
 @kernel
 def _run(world: World, op: int, step: int, ready: int) -> tuple[int, int]:
-    """Carries out one operation; returns its start and its end. An end of NEVER: it never ends (hang)."""
-    kind, every = world.ops.type[op], world.ops.every[op]
+    """Carries out one operation; returns its start and its end. An end of NEVER: it is never done."""
+    kind, every, cell = world.ops.type[op], world.ops.every[op], world.ops.cell[op]
+    if cell >= 0 and ready >= min(world.jobs.hang[cell], world.jobs.killed[cell]):
+        return ready, NEVER
     if every > 0 and (step + 1) % every != 0:
         return ready, (-NEVER if kind == BARRIER else ready)
     scale = _length_scale(world, op, step)
@@ -151,8 +155,11 @@ def _release(world: World, op: int, step: int, end: int) -> None:
         if lag == -1 and step > 0:
             continue
         after, next_step = ops.succ[e], step + (1 if lag == 1 else 0)
+        if next_step > state.last_step[job]:
+            continue
         if lag == 1 and next_step > state.started[job]:
             if end >= jobs.stop[job] or next_step >= jobs.steps[job]:
+                state.last_step[job] = step
                 continue
             state.started[job] = next_step
         parity = next_step & 1
@@ -163,6 +170,55 @@ def _release(world: World, op: int, step: int, end: int) -> None:
             state.waiting[after, parity] = ops.steady_count[after]
             state.ready[after, parity] = -NEVER
             _push(state, ready, after, next_step)
+
+
+@inlined
+def _is_collective(kind: int) -> bool:
+    return kind in (RING, TREE, ALL_TO_ALL)
+
+
+@kernel
+def _give_up(world: World, op: int, step: int) -> None:
+    """Tells the successors of an operation that is never done, and theirs. A collective begins without the members that
+    never come; everything else is never done either. Of the next step only the collectives of the cell that stopped are
+    told: nobody else can be that far."""
+    ops, state = world.ops, world.state
+    given_up, count, stopped = state.given_up, 0, ops.cell[op]
+    given_up[0, 0], given_up[1, 0], known = op, step, 1
+    state.op_end[op, step & 1] = NEVER
+    while count < known:
+        never, now = given_up[0, count], given_up[1, count]
+        count += 1
+        for e in range(ops.succ_offset[never], ops.succ_offset[never + 1]):
+            lag = ops.succ_lag[e]
+            if (lag == -1 and now > 0) or (lag == 1 and (now > step or ops.cell[never] != stopped)):
+                continue
+            after, then = ops.succ[e], now + (1 if lag == 1 else 0)
+            if then > step and not _is_collective(ops.type[after]) and ops.cell[after] != stopped:
+                continue
+            if _is_collective(ops.type[after]) and not _one_less(world, after, then):
+                continue
+            if state.op_end[after, then & 1] != NEVER and known < given_up.shape[1]:
+                state.op_end[after, then & 1] = NEVER
+                given_up[0, known], given_up[1, known] = after, then
+                known += 1
+
+
+@kernel
+def _one_less(world: World, op: int, step: int) -> bool:
+    """A member of a collective will never come: the others begin when all of them are there. Is there nobody else?"""
+    ops, jobs, state = world.ops, world.jobs, world.state
+    parity = step & 1
+    state.waiting[op, parity] -= 1
+    if state.waiting[op, parity] > 0:
+        return False
+    ready = max(state.ready[op, parity], jobs.start[ops.job[op]])
+    nobody = state.ready[op, parity] == -NEVER
+    state.waiting[op, parity] = ops.steady_count[op]
+    state.ready[op, parity] = -NEVER
+    if not nobody:
+        _push(state, ready, op, step)
+    return bool(nobody)
 
 
 @kernel
@@ -202,7 +258,8 @@ def advance(world: World, until: int, room: int) -> int:
         if ready >= world.jobs.crash[world.ops.job[op]]:
             continue
         start, end = _run(world, op, step, ready)
-        if end == NEVER:
+        if end >= SOME_TIME:
+            _give_up(world, op, step)
             continue
         _note(world, op, step, start, end)
         _release(world, op, step, end)

@@ -15,6 +15,7 @@ from llmprism.sim.ops import Ops
 __all__ = [
     "LINK_BINS",
     "NEVER",
+    "SOME_TIME",
     "STEP_FACTORS",
     "Counter",
     "Faults",
@@ -29,6 +30,8 @@ __all__ = [
 
 
 NEVER = np.iinfo(np.int64).max // 4
+SOME_TIME = NEVER // 2
+"""Times beyond this one are NEVER, less or more what was added to it on the way."""
 
 LINK_BINS = 4096
 """Bins of time kept per shared link: 0.8 s, longer than operations are met out of order."""
@@ -86,8 +89,10 @@ class Jobs(NamedTuple):
     hop_gap_ns: Float64
     byte_noise: Float64
     step_factor: Float64  # [job, STEP_FACTORS]
-    hang: Int64  # [cell]
-    dead: Int64  # [nic]: from then on it neither sends nor receives
+    hang: Int64  # [cell]: from then on it begins nothing
+    killed: Int64  # [cell]: from then on it does nothing, and what it does then is never done
+    dead: Int64  # [nic]: from then on it neither sends nor receives anything of the job `dead_job`
+    dead_job: Int32  # [nic]
 
 
 class Counter:
@@ -114,6 +119,8 @@ class State(NamedTuple):
     step_end: Int64  # [job, steps]
     step_syncs: Int32  # [job, steps]: operations with Flag.SYNC that are done
     started: Int32  # [job]: latest step that any cell began
+    last_step: Int32  # [job]: the step after which it ends; all cells do the same steps
+    given_up: Int32  # [2, operations]: a list of operations, and their steps, that will never be done
     scratch: Int64  # [5, widest exchange]
 
 
@@ -169,6 +176,8 @@ def new_state(ops: Ops, nics: int, shared: int, jobs: int, max_steps: int, trace
         step_end=np.full((jobs, max_steps), -NEVER, dtype=np.int64),
         step_syncs=np.zeros((jobs, max_steps), dtype=np.int32),
         started=np.zeros(jobs, dtype=np.int32),
+        last_step=np.full(jobs, np.iinfo(np.int32).max, dtype=np.int32),
+        given_up=np.zeros((2, count * 2 + 16), dtype=np.int32),
         scratch=np.zeros((5, int(ops.width.max(initial=1)) + 1), dtype=np.int64),
     )
 

@@ -1,7 +1,8 @@
 """The exchanges between cells: sends, rings, trees, all-to-all, storage. Each returns when everybody has everything.
 
 Positions of a collective arrive when their own predecessors are done; scratch row 0 holds the arrivals. Who is late
-makes the others wait through the segments that they forward, not through a common start.
+makes the others wait through the segments that they forward, not through a common start. So does one that never comes:
+the others begin, fill the buffers of the connections to it, and wait for what it does not pass on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import numpy as np
 
 from llmprism.arrays import Int64
 from llmprism.sim.compiled import kernel
-from llmprism.sim.engine_tables import NEVER, Counter, World
+from llmprism.sim.engine_tables import NEVER, SOME_TIME, Counter, World
 from llmprism.sim.noise import uniform
 from llmprism.sim.ops import Flag
 from llmprism.sim.transfer import LATENCY_NS, slow_down, transfer, write_row
@@ -75,11 +76,23 @@ def _segment(
     world: World, op: int, pair: int, ready: int, wait: int, size: float, step: int, salt: int, joinable: int
 ) -> int:
     """A segment to a follower that is there from `wait` on: what fits into buffers goes before, the rest then."""
+    if ready >= SOME_TIME:
+        return NEVER
     if size > EAGER_BYTES and wait > ready:
-        ready = max(transfer(world, op, pair, ready, EAGER_BYTES, step, salt + 8, joinable) - LATENCY_NS, wait)
+        early = transfer(world, op, pair, ready, EAGER_BYTES, step, salt + 8, joinable)
+        ready = max(early - LATENCY_NS, wait)
         size -= EAGER_BYTES
         joinable = world.state.counters[TRANSFERS] - 1
     return transfer(world, op, pair, ready, size, step, salt, joinable)
+
+
+@kernel
+def _to(world: World, op: int, pair: int, ready: int, arrival: int, size: float, step: int, salt: int) -> int:
+    """A transfer to one that may never come: what fits into buffers leaves all the same, and nobody ever has it."""
+    if arrival < SOME_TIME:
+        return transfer(world, op, pair, ready, size, step, salt, -1)
+    transfer(world, op, pair, ready, min(size, EAGER_BYTES), step, salt, -1)
+    return NEVER
 
 
 @kernel
@@ -118,6 +131,8 @@ def ring(world: World, op: int, step: int, scale: float) -> int:
                 pair = ops.flow_pair[ops.flow_offset[op] + lane * n + i]
                 ready = max(own[i], coming[i] if chain else got[i])
                 wait = arrival[follower] if s == 0 else ready
+                if arrival[follower] >= SOME_TIME and (s + 1) * size > EAGER_BYTES and s > 0:
+                    ready = NEVER  # the buffers are full
                 salt = (op * 64 + s) * 16 + lane
                 written = counters[TRANSFERS]
                 end = _segment(world, op, pair, ready, wait, size, step, salt, rows[i])
@@ -149,13 +164,13 @@ def tree(world: World, op: int, step: int) -> int:
             for i in range(n):
                 up[i] = arrival[i] + _late(world, op, step, lane, i)
             for i in range(n - 1, 0, -1):
-                end = transfer(world, op, ops.flow_pair[offset + i], up[i], size, step, salt, -1)
                 parent = (i - 1) >> 1
+                end = _to(world, op, ops.flow_pair[offset + i], up[i], arrival[parent], size, step, salt)
                 up[parent] = max(up[parent], end)
             down[0] = up[0]
             for i in range(1, n):
                 pair = ops.flow_pair[offset + n + i]
-                down[i] = transfer(world, op, pair, down[(i - 1) >> 1], size, step, salt + 512, -1)
+                down[i] = _to(world, op, pair, down[(i - 1) >> 1], arrival[i], size, step, salt + 512)
                 finish = max(finish, down[i])
     return int(finish)
 
@@ -177,7 +192,7 @@ def all_to_all(world: World, op: int, step: int) -> int:
                 popular = 1.0 + skew * (2.0 * uniform(seed, j, step, ops.micro_batch[op] * 31 + job) - 1.0)
                 size = ops.bytes[op] / n * popular * (1.0 + 0.3 * skew * (uniform(seed, op, step, i * n + j) - 0.5))
                 begin = arrival[i] + _late(world, op, step, lane, i)
-                end = transfer(world, op, pair, begin, size, step, (op * 64 + shift) * 16 + lane, -1)
+                end = _to(world, op, pair, begin, arrival[j], size, step, (op * 64 + shift) * 16 + lane)
                 finish = max(finish, end)
     return int(finish)
 

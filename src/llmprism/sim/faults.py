@@ -60,13 +60,15 @@ class SharedLink:
 
 @dataclass(slots=True)
 class FaultPlan:
-    """Slow-downs by target, deaths by job segment, cell and NIC, contended links, and the labels."""
+    """Slow-downs by target, deaths by job segment, cell and NIC, contended links, and the labels. `dead` names the job
+    segment too: the same NICs serve the one that is started again."""
 
     labels: list[FaultLabel] = field(default_factory=list)
     slow: dict[tuple[str, int], list[_Slow]] = field(default_factory=dict)
     crash: dict[int, int] = field(default_factory=dict)
     hang: dict[int, int] = field(default_factory=dict)
-    dead: dict[int, int] = field(default_factory=dict)
+    killed: dict[int, int] = field(default_factory=dict)
+    dead: dict[int, tuple[int, int]] = field(default_factory=dict)
     stall: dict[int, tuple[int, int]] = field(default_factory=dict)
     shared: list[SharedLink] = field(default_factory=list)
 
@@ -264,16 +266,14 @@ def _hang(site: _Site) -> None:
 
 
 def _crash(site: _Site) -> None:
+    """The process of one rank dies: its cell does nothing more, and its connections are closed."""
     program = site.program
     cell, nic, peers = _victim(site.fault, program)
     when = int(site.fault.at_s * SECOND)
-    site.plan.hang[cell] = when
+    site.plan.killed[cell] = when
+    site.plan.dead[nic] = (when, program.index)
     site.plan.crash[program.index] = when + CRASH_SPREAD_NS
-    end = None
-    if site.fault.kind == "crash_restart":
-        end = when + int(site.fault.restart_s * SECOND)
-    else:
-        site.plan.dead[nic] = when
+    end = when + int(site.fault.restart_s * SECOND) if site.fault.kind == "crash_restart" else None
     place = Where(WhereType.GPU, site.cluster.addresses[nic])
     label = FaultLabel(FindingKind.CRASH, program.spec.name, place, when, end, _names(site.cluster, peers))
     site.plan.labels.append(label)

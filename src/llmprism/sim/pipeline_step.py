@@ -141,6 +141,7 @@ def _send(b: Builder, what: str, src: tuple[int, int], dst: tuple[int, int], mic
     exchange = b.wiring.send(src[0], dst[0])
     op = b.ops.add(
         OpType.SEND,
+        cell=src[0],
         size=b.spec.activation_mb * MB,
         kind=int(PairKind.PP),
         micro_batch=micro_batch,

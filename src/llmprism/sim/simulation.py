@@ -172,12 +172,14 @@ class Simulation:
             return np.array(values, dtype=np.int64)
 
         never = float(engine_tables.NEVER)
-        hang = np.full(max(self.cell_count, 1), engine_tables.NEVER, dtype=np.int64)
-        for cell, when in self.plan.hang.items():
-            hang[cell] = when
+        hang, killed = (np.full(max(self.cell_count, 1), engine_tables.NEVER, dtype=np.int64) for _ in range(2))
+        for table, moments in ((hang, self.plan.hang), (killed, self.plan.killed)):
+            for cell, when in moments.items():
+                table[cell] = when
         dead = np.full(len(self.cluster.addresses), engine_tables.NEVER, dtype=np.int64)
-        for nic, when in self.plan.dead.items():
-            dead[nic] = when
+        dead_job = np.full(len(self.cluster.addresses), -1, dtype=np.int32)
+        for nic, (when, job) in self.plan.dead.items():
+            dead[nic], dead_job[nic] = when, job
         stalls = [self.plan.stall.get(i, (engine_tables.NEVER, engine_tables.NEVER)) for i in range(len(specs))]
         return engine_tables.Jobs(
             start=times([spec.start_s * SECOND for spec in specs]),
@@ -196,7 +198,9 @@ class Simulation:
             byte_noise=per_job([spec.byte_noise for spec in specs]),
             step_factor=np.stack([self._step_factors(spec) for spec in specs]) if specs else np.ones((1, 1)),
             hang=hang,
+            killed=killed,
             dead=dead,
+            dead_job=dead_job,
         )
 
     def _step_factors(self, spec: JobSpec) -> Float64:
@@ -217,7 +221,8 @@ class Simulation:
                 last = min(last, int(program.spec.stop_s * SECOND))
             used = {pair for pair, kind in program.pair_kinds if kind != int(PairKind.OTHER)}
             ends = [(self.pairs.src[pair], self.pairs.dst[pair]) for pair in sorted(used)]
-            spans.append(JobSpan(nics, ends, first, last))
+            gone = {nic: when for nic, (when, job) in self.plan.dead.items() if job == program.index}
+            spans.append(JobSpan(nics, ends, first, last, gone))
         return background(self.cluster, spans, self.window_ns, self._connect, self.rng)
 
     def _output(self) -> tuple[engine_tables.Transfers, int]:

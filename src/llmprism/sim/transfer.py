@@ -7,7 +7,18 @@ is that of the slowest thing on the way. Links that are shared give out their by
 from __future__ import annotations
 
 from llmprism.sim.compiled import inlined, kernel
-from llmprism.sim.engine_tables import LINK_BINS, Counter, Faults, Network, State, Transfers, World
+from llmprism.sim.engine_tables import (
+    LINK_BINS,
+    NEVER,
+    SOME_TIME,
+    Counter,
+    Faults,
+    Jobs,
+    Network,
+    State,
+    Transfers,
+    World,
+)
 from llmprism.sim.noise import uniform
 
 __all__ = ["LATENCY_NS", "slow_down", "transfer", "write_row"]
@@ -82,13 +93,21 @@ def _through_link(faults: Faults, state: State, link: int, start: int, size: flo
         time = (number + 1) * BIN_NS
 
 
+@inlined
+def _dies(jobs: Jobs, nic: int, job: int) -> int:
+    """When the process behind a NIC dies, as far as it belongs to this job."""
+    return int(jobs.dead[nic]) if jobs.dead_job[nic] == job else NEVER
+
+
 @kernel
 def transfer(world: World, op: int, pair: int, ready: int, size: float, step: int, salt: int, joinable: int) -> int:
     """Sends `size` bytes of an operation over a pair as soon as it may; returns when the receiver has them.
 
     `joinable` is the output row of the piece before on the same pair (or -1): a piece that follows without a pause
-    is added to it.
+    is added to it. What is never ready, or not through before one of its ends dies, is never there: NEVER.
     """
+    if ready >= SOME_TIME:
+        return NEVER
     if pair < 0:
         return ready + int(size * NVLINK_NS_PER_BYTE) + LATENCY_NS
     net, faults, jobs, state = world.net, world.faults, world.jobs, world.state
@@ -109,8 +128,12 @@ def transfer(world: World, op: int, pair: int, ready: int, size: float, step: in
     state.rx_free[dst] = end
     if jobs.byte_noise[job] > 0.0:
         size *= 1.0 + jobs.byte_noise[job] * (2.0 * uniform(world.seed, pair, step, salt + 15485863) - 1.0)
-    cut = min(jobs.crash[job], min(jobs.dead[src], jobs.dead[dst]))
+    dies = min(_dies(jobs, src, job), _dies(jobs, dst, job))
+    cut = min(jobs.crash[job], dies)
     write_row(state, world.out, pair, start, end, size, active, world.ops.kind[op], step, joinable, cut)
+    if end > dies:
+        state.tx_free[src], state.rx_free[dst] = max(dies, start), max(dies, start)
+        return NEVER
     return int(end + LATENCY_NS)
 
 

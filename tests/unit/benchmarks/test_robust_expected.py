@@ -104,10 +104,14 @@ def test_a_stall_at_the_end_of_a_step_looks_like_an_evaluation_however_short_the
 
 
 def test_who_died_is_expected_where_others_go_on_without_it(tmp_path: Path) -> None:
-    fault = 'kind = "hang"\nrank = 1\nat_s = 4.2'
-    at_once = names(*played(tmp_path / "alone", ALONE, fault))
-    assert (FindingKind.HANG, WhereType.JOB) in at_once, "all wait for the same gradients"
-    assert names(*played(tmp_path / "piped", BOTH, fault)) == [(FindingKind.HANG, WhereType.GPU)]
+    """After a hang the others still begin the collective that the victim never joins; a crash tears all of them down
+    before they have computed."""
+    fault = 'kind = "{}"\nrank = 1\nat_s = 4.2'
+    for shape in (ALONE, BOTH):
+        hung = names(*played(tmp_path / f"hang-{shape[:2]}", shape, fault.format("hang")))
+        assert hung == [(FindingKind.HANG, WhereType.GPU)]
+    at_once = names(*played(tmp_path / "crash", ALONE, fault.format("crash")))
+    assert at_once == [(FindingKind.CRASH, WhereType.GPU), (FindingKind.CRASH, WhereType.JOB)]
 
 
 def test_the_slow_stage_of_a_single_pipeline_is_its_gpu(tmp_path: Path) -> None:
@@ -118,16 +122,14 @@ def test_the_slow_stage_of_a_single_pipeline_is_its_gpu(tmp_path: Path) -> None:
 
 
 def test_who_stops_in_one_collective_with_others_cannot_be_named(tmp_path: Path) -> None:
-    """Experts of two ranks exchange nothing once one of them hangs: both owe the same message, while other pipelines
-    go on."""
-    fault = 'kind = "hang"\nrank = 0\nat_s = 4.3'
+    """The peer of a rank that dies stops with the same exchange of tokens: both owe the same message, while other
+    pipelines go on."""
+    fault = 'kind = "crash"\nrank = 0\nat_s = 4.35'
     together = played(tmp_path / "experts", "pp = 2\ndp = 2\nep = 2\nmicro_batches = 8", fault)
-    assert names(*together) == [(FindingKind.HANG, WhereType.GPU), (FindingKind.HANG, WhereType.JOB)]
+    assert names(*together) == [(FindingKind.CRASH, WhereType.GPU), (FindingKind.CRASH, WhereType.JOB)]
     stops = _stops(*together, read_truth(together[1] / "truth.json.gz"))
     assert stops.others_go_on
     assert len(stops.alike) == 1
-    alone = played(tmp_path / "alone", BOTH, fault)
-    assert names(*alone) == [(FindingKind.HANG, WhereType.GPU)]
 
 
 def test_a_slow_group_alone_on_its_leaf_is_that_leaf_and_no_more_than_that(tmp_path: Path) -> None:
