@@ -29,7 +29,8 @@ Pair = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class PairCluster:
     """What the strong links connect; `steady` is the best clock without its holes. `training` is False where the
-    traffic only flows from some members to others and shows no steps: readers, or requests and answers."""
+    traffic only flows from some members to others and shows no steps: readers, or requests and answers. `placed`: the
+    topology lists all members."""
 
     pairs: Int32
     members: Int64
@@ -40,6 +41,7 @@ class PairCluster:
     first_ns: int
     last_ns: int
     training: bool = True
+    placed: bool = False
 
     @property
     def clock(self) -> StepClock | None:

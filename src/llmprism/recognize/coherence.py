@@ -38,6 +38,7 @@ def coherence_bits(transfers: TransferTable, pairs: Int32, rules: RecognitionRul
     volume, noise = _volumes(transfers, pairs, size)
     order = np.argsort(volume, kind="stable")
     together = rhythm_bits(transfers, pairs[order[::2]], pairs[order[1::2]], 0.0, rules)
+    together = min(together, rules.message_bits * float(np.count_nonzero(size)))
     alike = _likeness_bits(volume[order], noise[order], rules)
     return together + alike - _variety_bits(size, rules)
 

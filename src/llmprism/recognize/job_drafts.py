@@ -45,14 +45,16 @@ def _cluster(
     rules: RecognitionRules,
 ) -> PairCluster:
     members = np.unique(np.concatenate([pieces.pair_src[pairs], pieces.pair_dst[pairs]])).astype(np.int64)
-    names = (pieces.addresses[m] for m in members)
+    names = [pieces.addresses[m] for m in members]
     servers = frozenset(server_of[name] for name in names if name in server_of)
+    placed = all(name in server_of for name in names)
     traffic = pieces.traffic
     first, last = int(traffic.first_ns[pairs].min()), int(traffic.last_ns[pairs].max())
     steady = without_holes(clocks[0].clock, rules) if clocks else None
     steps = max((one.clock.steps for one in clocks), default=0)
     training = steps >= rules.few_steps or _balanced(pieces, pairs, server_of, rules)
-    return PairCluster(pairs, members, servers, clocks, steady, int(traffic.bytes[pairs].sum()), first, last, training)
+    return PairCluster(pairs, members, servers, clocks, steady, int(traffic.bytes[pairs].sum()), first, last, training,
+                       placed)  # fmt: skip
 
 
 def _balanced(pieces: PairPieces, pairs: Int32, server_of: dict[str, str], rules: RecognitionRules) -> bool:

@@ -82,7 +82,12 @@ def joined_by_clocks(
             step_ns = max(one.clock.period_ns if one.clock is not None else 0.0 for one in (a, b))
             questions.append(RailQuestion(i, j, step_ns, bits))
     still_open = [q for q in questions if root_of.python(job, q.left) != root_of.python(job, q.right)]
-    unclear = [RailQuestion(i, i, 0.0, rules.trains_bits) for i, one in enumerate(clusters) if _unclear(one, rules)]
+    listed = any(one.placed and any(it.clock.steps >= rules.few_steps for it in one.clocks) for one in clusters)
+    unclear = [
+        RailQuestion(i, i, 0.0, rules.unlisted_bits if listed and not one.servers else rules.trains_bits)
+        for i, one in enumerate(clusters)
+        if _unclear(one, rules)
+    ]
     questions = [*_affordable(still_open, rules), *unclear]
     return Joined(tuple(clusters), (*sure, *_set_ups(clusters)), tuple(questions))
 

@@ -84,3 +84,10 @@ def test_sizes_that_repeat_say_nothing(noise):
 
 def test_few_messages_have_no_sizes_to_compare():
     assert _variety_bits(np.array([1e6, 2e6, 5e6, 9e6, 0.0, 0.0]), RULES) == 0.0
+
+
+def test_a_few_messages_are_a_few_bits():
+    """Twelve messages that happen to start together, of any size: four caches, handed around once or twice."""
+    few = ring(4, seed=2, steps=3)
+    assert bits(few) <= RULES.message_bits * len(few) + RULES.likeness_bits
+    assert bits(ring(4, seed=2)) > 12.0

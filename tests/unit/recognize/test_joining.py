@@ -144,3 +144,25 @@ def test_the_surest_are_joined_first_whatever_changes_on_the_way(seed):
     two = [(i, j) for j in range(count) for i in range(j) if random.random() < 0.6]
     measured = dict(zip(two, random.integers(-9, 10, len(two)).astype(float).tolist(), strict=True))
     assert sorted(group.clusters for group in groups(count, measured)) == joined_one_by_one(count, measured)
+
+
+def unclear(places, steps=()):
+    """A cluster of two that makes so many steps, on these servers."""
+    clock = StepClock(np.arange(len(steps) + 1, dtype=np.int64), np.ones(len(steps), dtype=np.bool_), 1.0)
+    clocks = (ClockCandidate(clock, 1.0),) if steps else ()
+    return PairCluster(
+        np.zeros(0, dtype=np.int32), np.array([0, 1]), frozenset(places), clocks, None, 100, 0, 1, placed=bool(places)
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "bits"),
+    [
+        (unclear("s", steps=range(8)), RULES.unlisted_bits),  # the topology lists who trains
+        (unclear("s"), RULES.trains_bits),  # nobody is known to train
+        (unclear("", steps=range(8)), RULES.trains_bits),  # it lists nobody
+    ],
+)
+def test_what_a_topology_of_those_who_train_does_not_list_trains_seldom(other, bits):
+    found = joined_by_clocks([unclear(""), other], [])
+    assert next(q.bits for q in found.questions if q.left == q.right == 0) == bits
