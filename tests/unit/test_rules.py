@@ -229,6 +229,7 @@ NATURAL = {0.0, 0.5, 1.0, 2.0, 8.0, 100.0, 1e3, 1e6, 1e9, 1e-3, 1e-9, 8e-9, 1e-1
 """Halves, doubles, units, what keeps a division from failing, and the ratio of spread and median deviation."""
 
 FORMULAS = {
+    "diagnose/own_past.py:3.0": "Student's distribution of three degrees",
     "ingest/database.py:0.99": "progress that is not complete",
     "ingest/fitness.py:0.9": "what is reported: the pairs that carry nine tenths",
     "ingest/transfers.py:14.0": "the first bin, 16 microseconds",
@@ -239,6 +240,12 @@ FORMULAS = {
     "parallelism/heavy_end.py:1.5": "a place and its neighbours",
     "parallelism/hybrid.py:1.5": "three collectives of shards against the two halves of one of replicas",
     "parallelism/hybrid.py:1e-06": "keeps a division from failing",
+    "parallelism/likely_messages.py:0.05": "where an iteration starts",
+    "parallelism/likely_messages.py:0.15": "where an iteration starts",
+    "parallelism/likely_messages.py:0.2": "where an iteration starts",
+    "parallelism/likely_messages.py:0.9": "keeps shares from becoming one",
+    "parallelism/likely_messages.py:0.95": "keeps shares from becoming one",
+    "parallelism/likely_messages.py:0.97": "keeps shares from becoming one",
     "parallelism/optimizer_pause.py:1.5": "a place and its neighbours",
     "parallelism/tensor_peers.py:1.5": "Student's distribution of two degrees",
     "parallelism/tensor_peers.py:3.0": "Student's distribution of three degrees",

@@ -19,7 +19,7 @@ from llmprism.kernel import kernel
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.timeline import Steps
 
-__all__ = ["half_message_rates", "pair_rates", "stamp_resolution_ns", "timed_pairs", "typical_size"]
+__all__ = ["pair_rates", "rates_of_quanta", "stamp_resolution_ns", "timed_pairs", "typical_size"]
 
 
 def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool, rules: FaultRules = RULES) -> Float64:
@@ -31,21 +31,17 @@ def pair_rates(transfers: TransferTable, steps: Steps, judged: Bool, rules: Faul
     return rates
 
 
-def half_message_rates(
-    transfers: TransferTable, steps: Steps, usual: Bool, judged: Bool, rules: FaultRules = RULES
+def rates_of_quanta(
+    transfers: TransferTable, steps: Steps, quantum: Float64, judged: Bool, rules: FaultRules = RULES
 ) -> Float64:
-    """Gb/s per pair and step for half of the pair's message, as long as that is in the `usual` steps, pauses inside it
-    included; NaN where that is less than a quantum, too short to be timed or not `judged`."""
-    step = steps.at(transfers.start_ns)
-    size = np.where((step >= 0) & usual[step], transfers.bytes, 0).astype(np.float64)
-    squares, sums = (np.add.reduceat(values, transfers.pair_offsets[:-1]) for values in (size**2, size))
-    half = rules.evidence.quantum_share * squares / np.maximum(sums, 1.0)
+    """Gb/s per pair and step for a quantum of bytes of each pair, pauses inside it included; NaN where a step has
+    fewer, where they are too short to be timed and for pairs that are not `judged`."""
     rates = _local_rates(
         transfers.pair_offsets, transfers.start_ns, transfers.end_ns, transfers.bytes,
-        steps.start_ns, steps.end_ns, np.maximum(half, 1.0), rules.evidence.typical_byte,
+        steps.start_ns, steps.end_ns, quantum, rules.evidence.typical_byte,
     )  # fmt: skip
-    short = 8.0 * half[:, None] < rules.evidence.timed_units * stamp_resolution_ns(transfers, rules) * rates
-    rates[short | (~judged | (half < rules.evidence.quantum_bytes))[:, None]] = np.nan
+    short = 8.0 * quantum[:, None] < rules.evidence.timed_units * stamp_resolution_ns(transfers, rules) * rates
+    rates[short | ~judged[:, None]] = np.nan
     return rates
 
 

@@ -14,10 +14,11 @@ import numpy as np
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.backlog import changed_cells
 from llmprism.diagnose.blame import blame
-from llmprism.diagnose.broken_up import broken_up_cells
 from llmprism.diagnose.byte_curves import hold_the_training
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
+from llmprism.diagnose.larger_quanta import odds_at_larger_quanta
 from llmprism.diagnose.link_use import LinkUse, links_of
+from llmprism.diagnose.own_past import OwnPast, against_own_past
 from llmprism.diagnose.passes import Passes, Place, passes_of
 from llmprism.diagnose.queued import queued_cells
 from llmprism.diagnose.rates import typical_size
@@ -37,13 +38,15 @@ __all__ = ["JudgedCells", "SlowCells", "judge_transfers"]
 @dataclass(frozen=True, slots=True)
 class JudgedCells:
     """Pairs x steps that are sick by another sign than their rate, those in which that could have been seen, how bad
-    they are, and how many cells each one counts for; and the places that these pairs pass."""
+    they are, how many cells each one counts for, the places that these pairs pass, and the `odds` of each cell by its
+    pair's own past, where these are known."""
 
     sick: Bool
     known: Bool
     measure: Float64
     weight: Float64
     passes: Passes
+    odds: Float64 | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,9 @@ class SlowCells:
     because a throttled line lets pass at once what it saved while idle. `trust` is the confidence of the layout: that
     pairs of the same kind do the same. `resent` are the cells in which bytes were sent again (`sent_again`, bytes over
     the pair's usual ones), `queued` those that are held back behind the exporter (`queued`, share of what the step
-    takes longer), `changed` those whose rate changed because something lags behind (`backlog`), `broken` those whose
-    messages are broken up (`broken_up`), where some are.
+    takes longer), `changed` those whose rate changed because something lags behind (`backlog`), `broken` those that
+    are slow by larger quanta (`larger_quanta`), where some are. `odds` are the logarithms of the odds that something on
+    the pair's way is slow, by its own past (`own_past`); NaN where they are not known.
     """
 
     job: str
@@ -75,6 +79,7 @@ class SlowCells:
     passes: Passes
     links: dict[Place, LinkUse] = field(default_factory=dict)
     trust: float = 1.0
+    odds: Float64 | None = None
     resent: JudgedCells | None = None
     queued: JudgedCells | None = None
     changed: JudgedCells | None = None
@@ -137,6 +142,7 @@ class SlowCells:
             shows=np.full(pairs, rules.places.sick_while),
             passes=cells.passes,
             links={},
+            odds=cells.odds,
             resent=None,
             queued=None,
             changed=None,
@@ -174,6 +180,11 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         sick[rows] = _lasting(sick[rows], known[rows], rules)
     known &= sick | evidence.timed[:, None]
     known &= sick | ~_lags(evidence, sick, rules)
+    past = against_own_past(rate, usual_steps(evidence, rules), evidence.group_of_pair, rules)
+    odds = _where_it_tells(evidence, past, sick, expected, rules)
+    own = np.isfinite(odds)
+    sick = np.where(own, odds >= rules.places.past_sick, sick)
+    known = np.where(own, sick | (odds <= -rules.places.past_well), known)
     weight = _weight(evidence, known, rules, _slow_at_once(evidence, sick, rules))
     if not _some_last(sick, known, weight, rules) or not hold_the_training(
         evidence.job, evidence.timeline.steps, rules
@@ -196,11 +207,43 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         passes=passes,
         links=links_of(evidence, sick, known, passes, rules),
         trust=evidence.layout.peers_confidence,
+        odds=odds,
         resent=_resent(evidence, rules),
         queued=_unless_computed(evidence, queued_cells(evidence, rules), rules, rules.trust.likely),
         changed=_unless_computed(evidence, changed_cells(evidence, rules), rules, rules.trust.likely),
-        broken=_unless_computed(evidence, broken_up_cells(evidence, rules), rules, rules.trust.worth_a_look),
+        broken=_at_larger_quanta(evidence, past, rules),
     )
+
+
+def _where_it_tells(evidence: JobEvidence, past: OwnPast, sick: Bool, expected: Float64, rules: FaultRules) -> Float64:
+    """The odds by the pair's own past, NaN where they tell nothing: of pairs that were always slower than their peers,
+    and of messages that are too small to be timed. These speak for a place unless many of them are slow now and then;
+    where they are small beside the slow ones, in a row only, and for themselves unless a row of others is slow: a
+    throttle either lets small messages pass at once or it does not."""
+    always = np.log(np.where(expected > 0.0, expected, 1.0)) - past.usual > rules.places.drop
+    odds: Float64 = np.where(always[:, None], np.nan, past.odds)
+    slow, known = odds >= rules.places.past_sick, np.isfinite(odds)
+    untimed = ~evidence.timed
+    rows = _in_a_row(slow, known, rules)
+    if _often_single(slow[untimed], rows[untimed], known[untimed], rules):
+        odds[untimed[:, None] & slow], rows[untimed] = np.nan, False
+    small = untimed & (_shows(evidence, sick, rules) < rules.places.sick_while)
+    odds[small[:, None] & slow & ~rows] = np.nan
+    if not (slow & rows)[small].any():
+        odds[small] = np.nan
+    return odds
+
+
+def _at_larger_quanta(evidence: JobEvidence, past: OwnPast, rules: FaultRules) -> JudgedCells | None:
+    """The cells by the rates of larger quanta; None where these tell nothing, or a GPU or a stage explains the slower
+    steps."""
+    at = odds_at_larger_quanta(evidence, past, rules)
+    if at is None:
+        return None
+    sick = at.odds >= rules.places.past_sick
+    known = sick | (at.odds <= -rules.places.past_well)
+    cells = _unless_computed(evidence, (sick, known, np.exp(at.change)), rules, rules.trust.likely)
+    return None if cells is None else replace(cells, odds=at.odds)
 
 
 def _resent(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
@@ -257,13 +300,23 @@ def _judged(
 def _lasting(sick: Bool, known: Bool, rules: FaultRules) -> Bool:
     """Sick cells of pairs with small messages that have others next to them: single slow ones say nothing, and fast
     ones neither. Where many are single, those in a row are so by chance too."""
-    lasting = np.zeros_like(sick)
+    lasting = _in_a_row(sick, known, rules)
+    return np.zeros_like(sick) if _often_single(sick, lasting, known, rules) else lasting
+
+
+def _in_a_row(sick: Bool, known: Bool, rules: FaultRules) -> Bool:
+    """Sick cells that have enough others next to them."""
+    rows = np.zeros_like(sick)
     for row in np.flatnonzero(sick.any(axis=1)).tolist():
         for first, after in stretches_of(sick[row] | ~known[row], bridge=0):
             if sick[row, first:after].sum() >= rules.places.in_a_row:
-                lasting[row, first:after] = sick[row, first:after]
-    single = int((sick & ~lasting).sum())
-    return lasting if single <= rules.places.single_cells * int(known.sum()) else np.zeros_like(sick)
+                rows[row, first:after] = sick[row, first:after]
+    return rows
+
+
+def _often_single(sick: Bool, rows: Bool, known: Bool, rules: FaultRules) -> bool:
+    """Are so many cells sick outside of the `rows` that those in a row may be so by chance?"""
+    return int((sick & ~rows).sum()) > rules.places.single_cells * int(known.sum())
 
 
 def _shows(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> Float64:

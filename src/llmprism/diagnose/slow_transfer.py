@@ -296,7 +296,11 @@ def _measured(sign: _CellSign, rate: float, usual: float) -> Evidence:
     if sign is _CellSign.LAGGING:
         return Evidence("rate of 128 KB through this place, in shares of the usual one", round(rate, 3), 1.0)
     if sign is _CellSign.BROKEN:
-        return Evidence("rate of half a message through this place, in shares of the usual one", round(rate, 3), 1.0)
+        return Evidence(
+            "rate of pieces of messages through this place, pauses inside them included, in shares of the usual one",
+            round(rate, 3),
+            1.0,
+        )
     return Evidence("median rate of 128 KB through this place, Gb/s", round(rate, 3), round(usual, 3))
 
 
@@ -345,6 +349,8 @@ def _most_sure(case: _PlaceEvidence) -> float:
     rule = case.rules.places
     if case.sign is _CellSign.QUEUED:
         return rule.queued_sure
+    if case.sign is _CellSign.BROKEN:
+        return min(rule.scale_sure, _fits(case))
     return min(rule.backlog_sure, _fits(case)) if case.sign is _CellSign.LAGGING else _fits(case)
 
 

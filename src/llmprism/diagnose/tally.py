@@ -150,11 +150,8 @@ def _says(cell: SlowCells, chance: float, rules: FaultRules) -> _Says:
         return _Says(score, cells, steps)
     sick, known = np.where(cell.sick, cell.weight, 0.0), np.where(cell.known, cell.weight, 0.0)
     bad = np.add.reduceat(sick[pairs][:, busy], offsets, axis=0)
-    for_it, against = (
-        log(rules.places.sick_while / chance),
-        _against(cell, known[:, busy], sick[:, busy], chance, rules),
-    )
-    says = for_it * sick + against[:, None] * (known - sick)
+    against = _against(cell, known[:, busy], sick[:, busy], chance, rules)
+    says = _weighed(cell, sick, known, against, chance, rules)
     speaks = np.add.reduceat(says[pairs], offsets, axis=0)
     speaks += _queued(cell, known - sick, against, chance, rules)
     lasts = cell.weight.max(axis=0)
@@ -173,6 +170,21 @@ def _says(cell: SlowCells, chance: float, rules: FaultRules) -> _Says:
         score[place], cells[place] = 0.0, 0
         steps.pop(place, None)
     return _Says(score, cells, steps)
+
+
+def _weighed(
+    cell: SlowCells, sick: Float64, known: Float64, against: Float64, chance: float, rules: FaultRules
+) -> Float64:
+    """What each cell says for the places that its pair passes: by the odds of its pair's own past, where these are
+    known, else as sick cells do, or healthy ones. A pair that speaks less against a place does so by its own odds,
+    too."""
+    rule = rules.places
+    says: Float64 = log(rule.sick_while / chance) * sick + against[:, None] * (known - sick)
+    if cell.odds is None:
+        return says
+    full = log((1.0 - rule.sick_while) / (1.0 - chance))
+    own = np.where(cell.odds < 0.0, cell.odds * (against / full)[:, None], cell.odds)
+    return np.where(np.isfinite(own) & (known > 0.0), own * known, says)
 
 
 def _rather_cards(cell: SlowCells, score: Float64) -> list[int]:

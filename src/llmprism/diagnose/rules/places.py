@@ -70,6 +70,42 @@ class PlaceRules:
     part_most: float = 0.5
     """Share of the pairs that may be slow in such a part: what slows more of them shows in whole steps."""
 
+    # Cells against their pair's own past
+    past_jitter: float = 0.05
+    """Natural logarithm by which the usual rates of a pair spread at least: few usual steps may be alike by chance,
+    and transfers of random scenarios run at 87 to 97 % of the line."""
+
+    past_least: float = 0.35
+    """Natural logarithm by which a slow place makes rates fall at least: to 70 %,"""
+
+    past_most: float = 8.0
+    """and at most: throttled cards of the captures move 128 KB at down to a six-hundredth of their rate (6.5). At 3,
+    more than any random scenario needs, six more captures of the dataset were lost (in a draft without larger
+    quanta)."""
+
+    past_sick: float = 1.0
+    """Log odds from which a cell is sick: a fall to a half has 3.5 where a pair varies by 0.05, and 2.0 by 0.1; one to
+    a quarter has 1.6 by 0.3. Chosen, other values were not tried;"""
+
+    past_well: float = 0.3
+    """and below which, with the other sign, it is healthy: what lies between cannot tell. Chosen as well."""
+
+    scale_share: float = 0.125
+    """Share of a pair's bytes per step that the largest quantum has: of a step's bytes in one message with one pause
+    most lie in quanta without it. Other shares were not tried."""
+
+    scale_even: float = 0.75
+    """Share of the usual rate of half of a quantum that the quantum itself reaches where it holds the same pauses: of
+    short bursts eight, with seven pauses, reach 0.86 of the rate of four, and four 0.67 of that of two."""
+
+    scale_decides: float = 6.0
+    """Sum of the log odds of the sick cells of a step from which these speak for it: two clear cells, since one has 4.3
+    at most."""
+
+    scale_sure: float = 0.6
+    """Confidence before the fit, at most, of a place by larger quanta: of 22 cards, links and switches on random seeds
+    (41001 to 41600, plain 40001 to 40500, 53001 to 53330), over faults of all kinds, 11 were right."""
+
     # From places to findings
     cover: float = 0.02
     """A further place must explain at least this share of all sick cells: several faults of different size may

@@ -5,7 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from llmprism.diagnose.broken_up import broken_up_cells
+from llmprism.diagnose.evidence import usual_steps
+from llmprism.diagnose.larger_quanta import odds_at_larger_quanta
+from llmprism.diagnose.own_past import against_own_past
+from llmprism.diagnose.rules import RULES
 from llmprism.diagnose.slow_cells import judge_transfers
 from llmprism.model import FindingKind
 from support.stages import find_slow_transfers
@@ -34,14 +37,20 @@ def ring_of_six(broken=(), late=(), waiting=None):
     return replace(evidence, job=replace(evidence.job, transfers=transfer_table(flows)))
 
 
-def test_half_of_a_message_takes_longer_where_pieces_are_as_fast_as_ever():
-    sick, known, share = broken_up_cells(ring_of_six(broken=["bc"]))
-    assert (sick.any(axis=1).sum(), sick.sum(), known.all()) == (1, LONGER.sum(), True)
-    assert share[sick] == pytest.approx(np.full(6, 0.16), abs=0.03)
+def at_larger_quanta(evidence):
+    past = against_own_past(evidence.rate, usual_steps(evidence, RULES), evidence.group_of_pair)
+    return odds_at_larger_quanta(evidence, past)
+
+
+def test_quanta_of_two_pieces_tell_where_pieces_are_as_fast_as_ever():
+    found = at_larger_quanta(ring_of_six(broken=["bc", "cd"]))
+    sick = found.odds >= RULES.places.past_sick
+    assert (sick.any(axis=1).sum(), sick.sum()) == (2, 2 * LONGER.sum())
+    assert np.exp(found.change[sick]) == pytest.approx(np.full(12, 0.2), abs=0.04), "of the smallest quantum that tells"
 
 
 def test_what_begins_late_takes_no_longer():
-    assert broken_up_cells(ring_of_six(late=["bc", "cd"])) is None
+    assert at_larger_quanta(ring_of_six(late=["bc", "cd"])) is None
 
 
 def test_the_card_whose_messages_are_broken_up_is_named_with_its_rate():
