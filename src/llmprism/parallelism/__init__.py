@@ -15,12 +15,13 @@ idea:
     who belongs together     structure (groups), stage_links, direction, gradient_order (pipelines), tensor_peers,
                              peer_signs, peer_sends (GPUs of a server)
     what else is exchanged   meshes, routed_pairs, uneven_messages (experts), exchanges, in_step, in_passes, pass_times,
-                             pass_exchanges, context_lanes, superposed_rings (contexts, tensors across servers),
-                             unknown_collectives
+                             leading_exchanges, pass_exchanges, contexts_among_tokens, context_lanes, superposed_rings
+                             (contexts, tensors across servers), unknown_collectives
     does the whole fit       rank_mesh, composition (which layout explains the bytes of all pairs), composed,
                              composed_start (where that is better, and the passes anew from there), partial_layout
-    how is it trained        sharding, sharded_job, hybrid (where parameters lie), micro_batches, counted_messages,
-                             schedule_fit, schedules (pipelines)
+                             (what is known so far), stated_layout (what it says in the end)
+    how is it trained        sharding, sharded_job, hybrid (where parameters lie), batches, micro_batches,
+                             counted_messages, likely_messages, schedule_fit, schedules (pipelines)
     how sure is all this     layout_evidence, other_readings, left_over, fitted_confidence, step_confidence
     rows of some pairs       pair_ends, row_silences, rows_in_steps, link_rests, byte_time
 

@@ -17,17 +17,18 @@ from llmprism.arrays import evenly_spread, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
-from llmprism.model.layout import Group, PairKind
+from llmprism.model.layout import Group, PairKind, Schedule
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.link_evidence import step_bytes
 from llmprism.parallelism.link_rests import bursts_of_pair, overlaps, usual_rest
 from llmprism.parallelism.pair_kinds import LinkKinds
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.parallelism.schedule_fit import ScheduleFit
 from llmprism.parallelism.stage_links import Pipelines, find_pipelines
 from llmprism.stats.disjoint_sets import component_labels
 from llmprism.stats.robust import segment_medians
 
-__all__ = ["closed_by_collectives", "without_false_closings", "without_light_closings"]
+__all__ = ["closed_by_collectives", "with_closings", "without_false_closings", "without_light_closings"]
 
 
 def without_light_closings(
@@ -66,6 +67,21 @@ def without_false_closings(
     closing = np.isin(links.there, [pair for link in pipes.closing for pair in link])
     kinds = replace(kinds, kind=np.where(closing, PairKind.OTHER, kinds.kind).astype(np.int8))
     return kinds, find_pipelines(job, links, kinds, features, groups, rules)
+
+
+def with_closings(
+    transfers: TransferTable, links: Links, kinds: LinkKinds, pipes: Pipelines, order: ScheduleFit,
+    rules: LayoutRules = RULES,
+) -> LinkKinds:  # fmt: skip
+    """The kinds; where the moments of messages on the other links say that stages are interleaved, the links from last
+    stages to first ones are theirs, whatever else they carry."""
+    shown = order.schedule is Schedule.INTERLEAVED and order.played and order.misfit < rules.stages.schedule_chance
+    if not shown or pipes.rings or len(pipes.members[0]) < 3:
+        return kinds
+    ends = np.array([(pipeline[-1], pipeline[0]) for pipeline in pipes.members], dtype=np.int64)
+    between = np.concatenate([transfers.pairs_between(ends[:, way], ends[:, 1 - way]) for way in (0, 1)])
+    closing = np.isin(links.there, between[between >= 0]) | np.isin(links.back, between[between >= 0])
+    return replace(kinds, kind=np.where(closing, PairKind.PP, kinds.kind).astype(np.int8))
 
 
 def closed_by_collectives(

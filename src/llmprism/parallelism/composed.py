@@ -41,7 +41,9 @@ class Composed:
     """What the best composition says. `carries` has for each kind of traffic: does the pair carry it? `amount` has the
     bytes of it on each pair, in a unit of their own. `contexts`
     and `experts` are its groups; `either`: the bytes say contexts or experts, not which; `sharded`: gradient groups
-    divide into shards and replicas. `bits` is how far it is ahead of what the passes found."""
+    divide into shards and replicas, which are its `halves`, the
+    `only` ones where no other shards say the same. `worth` are the bits that it saves, less
+    the price of what it claims, `bits` is how far it is ahead of what the passes found."""
 
     carries: dict[PairKind, Bool]
     amount: dict[PairKind, Float64]
@@ -50,6 +52,9 @@ class Composed:
     either: bool
     sharded: bool
     bits: float
+    worth: float = 0.0
+    halves: tuple[Group, ...] = ()
+    only: bool = False
 
     @property
     def exchanges(self) -> bool:
@@ -62,6 +67,14 @@ class Composed:
         for kind in {ring.kind for ring in rings}:
             carries[kind] = carries[kind] | pairs
         return replace(self, carries=carries, contexts=rings)
+
+    def with_tensors(self, pairs: Bool) -> Composed:
+        """The same with tensor groups across servers where bytes as well say gradients."""
+        carries = self.carries | {
+            PairKind.TP: self.carries[PairKind.TP] | pairs,
+            PairKind.DP: self.carries[PairKind.DP] & ~pairs,
+        }
+        return replace(self, carries=carries)
 
 
 def better_composition(
@@ -108,6 +121,7 @@ def _composed(
         return None
     one, reading = max(near, key=lambda it: it[0].bits - price_of(it[1], layout, rules))
     grid = np.array(one.members)
+    halves = _shards_and_replicas(grid, reading.degrees)
     return Composed(
         _carries(one, reading),
         {kind: one.carried[[kind in kinds for kinds in reading.kinds]].sum(axis=0) for kind in _KINDS},
@@ -116,6 +130,9 @@ def _composed(
         any(_contexts_for_experts(it, reading) for it in one.readings),
         reading.degrees.shards > 1,
         ahead,
+        one.bits - price_of(reading, layout, rules),
+        halves,
+        len({it.degrees for _, it in near if it.degrees.shards > 1}) == 1,
     )
 
 
@@ -219,6 +236,15 @@ def _groups(members: Int64, degrees: Degrees, kind: PairKind, size: int) -> tupl
         return ()
     cells = members.reshape(degrees.stages, -1, size, degrees.tensors).swapaxes(2, 3).reshape(-1, size)
     return tuple(Group(kind, tuple(int(member) for member in row)) for row in cells)
+
+
+def _shards_and_replicas(members: Int64, degrees: Degrees) -> tuple[Group, ...]:
+    """The groups that share parameters, neighbours among the ranks of one tensor place, and those that copy them."""
+    if degrees.shards < 2:
+        return ()
+    cells = members.reshape(-1, degrees.shards, degrees.tensors)
+    rows = [*cells.swapaxes(1, 2).reshape(-1, degrees.shards), *cells.reshape(cells.shape[0], -1).T]
+    return tuple(Group(PairKind.DP, tuple(sorted(int(member) for member in row))) for row in rows if len(row) > 1)
 
 
 def sizes_of(transfers: TransferTable, bulk: Bool, step_bytes: Float64) -> tuple[Float64, Float64]:

@@ -365,6 +365,6 @@ def _saved(carried: Float64, size: Float64, uneven: Bool, rules: LayoutRules) ->
         saved = np.maximum(saved, -rule.not_sent_bits)
         price = carried.shape[1] * _collective_price(error, rules)
         if float(saved.sum()) - price > best:
-            near = np.maximum(rule.fitting * spread, rule.outlier * predicted)
+            near = np.maximum(rule.fitting * spread, rule.outlier * predicted + max(rule.token_errors) * routed)
             best, fits = float(saved.sum()) - price, (np.abs(size - predicted) <= near) & (predicted > 0.0)
     return best, fits

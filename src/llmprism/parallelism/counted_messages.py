@@ -17,6 +17,7 @@ synchronised where the clock ticks among the passes), or, with two micro-batches
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from llmprism.parallelism.rows_in_steps import rows_in_steps
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.robust import half_of_sum
 
-__all__ = ["counted_messages"]
+__all__ = ["bursts_of_steps", "counted_messages"]
 
 
 def counted_messages(
@@ -35,21 +36,51 @@ def counted_messages(
 ) -> Iterator[int]:
     """Messages per step and direction that most steps of these pairs have, without the longest rest of each step and
     with it; nothing where they do not agree."""
+    rests = _rests(transfers, pairs, clock)
+    if rests is None:
+        return
+    for left_out in (_longest_of_each(rests.rest, rests.cell[1:]), ~rests.inside):
+        messages = _most_common(*rests.bursts(left_out, rules), rules=rules)
+        if messages is not None:
+            yield messages
+
+
+def bursts_of_steps(
+    transfers: TransferTable, pairs: Int64, clock: StepClock, rules: LayoutRules = RULES
+) -> tuple[Float64, Int64] | None:
+    """The bytes of what these pairs send between two rests, and the step of a pair that it is in (a number); the
+    longest rest of each step does not say how long rests are. None where nothing rests."""
+    rests = _rests(transfers, pairs, clock)
+    return None if rests is None else rests.bursts(_longest_of_each(rests.rest, rests.cell[1:]), rules)
+
+
+@dataclass(frozen=True, slots=True)
+class _RestsInSteps:
+    """Rows of some pairs, their bytes and the step of a pair (`cell`) that each is in; the rest before each row but the
+    first, and whether it is `inside` a step."""
+
+    size: Float64
+    cell: Int64
+    rest: Float64
+    inside: Bool
+
+    def bursts(self, left_out: Bool, rules: LayoutRules) -> tuple[Float64, Int64]:
+        """The bytes and the cells of bursts; rests that are left out do not say how long rests between messages are."""
+        usual = half_of_sum(np.where(left_out, 0.0, self.rest))
+        begun = np.append(True, ~self.inside | (self.rest > rules.stages.message_pause * usual))
+        return np.bincount(np.cumsum(begun) - 1, self.size).astype(np.float64), self.cell[begun]
+
+
+def _rests(transfers: TransferTable, pairs: Int64, clock: StepClock) -> _RestsInSteps | None:
+    """The rests of these pairs within steps; None where there are none."""
     own = rows_in_steps(transfers, pairs, clock)
     kept = clock.regular[own.step] & (transfers.bytes[own.rows] >= MESSAGE_FLOOR_BYTES)
     rows, cell = own.rows[kept], own.cell[kept]
     inside = np.diff(cell) == 0
     if not inside.any():
-        return
+        return None
     rest = np.where(inside, np.maximum(transfers.start_ns[rows[1:]] - transfers.end_ns[rows[:-1]], 0), 0).astype(float)
-    size = transfers.bytes[rows].astype(np.float64)
-    for left_out in (_longest_of_each(rest, cell[1:]), ~inside):
-        usual = half_of_sum(np.where(left_out, 0.0, rest))
-        begun = np.append(True, ~inside | (rest > rules.stages.message_pause * usual))
-        bursts = np.bincount(np.cumsum(begun) - 1, size).astype(np.float64)
-        messages = _most_common(bursts, cell[begun], rules)
-        if messages is not None:
-            yield messages
+    return _RestsInSteps(transfers.bytes[rows].astype(np.float64), cell, rest, inside)
 
 
 def _longest_of_each(rest: Float64, cell: Int64) -> Bool:

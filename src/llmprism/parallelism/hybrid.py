@@ -10,7 +10,7 @@ times what it sends to replicas: a prediction without a free parameter, but for 
 gathered again, and for gathers in half the precision. Where the amounts fit it, the grid is hybrid sharding however its
 moments look. Where shards also go over the NICs of one server, whose hops do not show, each rail carries its part;
 which of the two is meant, rails of one shard group or groups of tensor ranks, is decided by the same prediction, unless
-replicas would be in one shard group then.
+replicas would be in one shard group then, or hops inside servers do show.
 
 Gradient accumulation gathers for every micro-batch and reduces over the replicas once, and a library may scatter by
 reducing everything: both make the shard group send more than that, never less. So where no amount fits as it is, the
@@ -73,6 +73,7 @@ def shard_grid(
     order = np.argsort(level, kind="stable")
     cuts = np.flatnonzero(np.diff(level[order]) > rules.kinds.same_bytes)[-rule.hybrid_sorts :]
     least, most = rule.hybrid_fits
+    hidden = not ((own.server[own.low] == own.server[own.high]) & (own.server[own.low] >= 0)).any()
     sent = _over_the_step(links.only(chosen), features)
     fits: list[tuple[bool, float, Bool, bool]] = []
     for cut in cuts:
@@ -80,7 +81,7 @@ def shard_grid(
         if not _crossing(own.low, own.high, upper):
             continue
         for shards in (one for one in (upper, ~upper) if _follows(sent, one, rules)):
-            for rails in (False, True):
+            for rails in (False, True) if hidden else (False,):
                 share = _of_prediction(own, shards, rails)
                 repeated = share > most
                 if share >= least and not (repeated and rails):
@@ -91,7 +92,7 @@ def shard_grid(
     heavy = _heavy(np.exp(level), rules)
     if heavy is None or not (_crossing(own.low, own.high, heavy) and _follows(sent, heavy, rules)):
         return None
-    return Grid(_spread(links, chosen, heavy), predicted=False, rails=True)
+    return Grid(_spread(links, chosen, heavy), predicted=False, rails=hidden)
 
 
 def _numbered(job: Job, links: Links, features: PairFeatures) -> _NumberedLinks:

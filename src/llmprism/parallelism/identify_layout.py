@@ -11,9 +11,10 @@ import numpy as np
 
 from llmprism.arrays import Bool
 from llmprism.model.job import Job
-from llmprism.model.layout import Group, JobLayout, Layout, PairKind, Sharding
+from llmprism.model.layout import Group, JobLayout, PairKind, Sharding
+from llmprism.parallelism.batches import batches_and_schedule
 from llmprism.parallelism.chain_trees import without_chain_trees
-from llmprism.parallelism.closing_links import without_false_closings, without_light_closings
+from llmprism.parallelism.closing_links import with_closings, without_false_closings, without_light_closings
 from llmprism.parallelism.composed import (
     Composed,
     better_composition,
@@ -22,11 +23,11 @@ from llmprism.parallelism.composed import (
     staged_instead,
     tensor_widths,
 )
-from llmprism.parallelism.composed_start import composed_roles, composed_start
+from llmprism.parallelism.composed_start import composed_start
 from llmprism.parallelism.composition import Explanations, compositions_of
 from llmprism.parallelism.context_lanes import beyond, context_lanes
-from llmprism.parallelism.degrees import copies_of, degrees_of, most_common
-from llmprism.parallelism.exchanges import find_exchanges, reduced_apart, routed
+from llmprism.parallelism.contexts_among_tokens import with_contexts_among_tokens
+from llmprism.parallelism.exchanges import find_exchanges, reduced_apart
 from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_features
 from llmprism.parallelism.hybrid import shard_grid
 from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
@@ -53,19 +54,20 @@ from llmprism.parallelism.partial_layout import PartialLayout, muted
 from llmprism.parallelism.phase import longest_rest_clock
 from llmprism.parallelism.quiet_end import quiet_ends
 from llmprism.parallelism.rival_clocks import BestClock, best_clock
-from llmprism.parallelism.roles import all_roles, link_roles, pairs_of_kind, row_kinds
+from llmprism.parallelism.roles import pairs_of_kind
 from llmprism.parallelism.routed_pairs import routed_pairs
 from llmprism.parallelism.rules import RULES, LayoutRules
-from llmprism.parallelism.schedule_fit import batches_and_schedule
+from llmprism.parallelism.schedule_fit import ScheduleFit
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
 from llmprism.parallelism.shared_links import after_collectives
 from llmprism.parallelism.slower_layout import slower_rivals, surer_layout
+from llmprism.parallelism.stated_layout import stated_layout
 from llmprism.parallelism.step_confidence import steps_confidence
 from llmprism.parallelism.step_ends import scatters, step_ends
 from llmprism.parallelism.structure import data_parallel_groups, in_two, joined_by, only_pairs, pairs_inside
 from llmprism.parallelism.tensor_peers import find_tensor_peers, joined_replicas
 from llmprism.parallelism.uneven_messages import take_turns
-from llmprism.parallelism.unknown_collectives import unknown_layout, with_unknown_collectives
+from llmprism.parallelism.unknown_collectives import unknown_layout
 
 __all__ = ["identify_layout"]
 
@@ -89,17 +91,20 @@ def _with_clock(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> Jo
     sizes = sizes_of(job.transfers, bulk, pair_features(job.transfers, best.clock, rules).step_bytes)
     explained = compositions_of(job, sizes, None if draft.mixed else layout, rules)
     draft, layout = _as_bytes_say(job, bulk, draft, layout, explained)
+    draft = with_contexts_among_tokens(job.transfers, draft)
+    layout = stated_layout(draft)
     draft = _with_replicas(draft, tensor_widths(explained, layout.layout, rules))
     draft = replace(draft, clock=settled_clock(job, draft))
-    layout = _stated(draft)
+    layout = stated_layout(draft)
     return _judged(layout, job, bulk, draft, other_readings(explained, job.transfers, layout, rules))
 
 
 def _as_bytes_say(
     job: Job, bulk: Bool, draft: PartialLayout, layout: JobLayout, explained: Explanations
 ) -> tuple[PartialLayout, JobLayout]:
-    """The draft and what it says, begun anew from a composition where that is far ahead. Shards with replicas must show
-    in the passes too, pipelines in their place by a schedule or by taking turns; else the next one counts."""
+    """The draft and what it says, begun anew from a composition where that is far ahead. Shards with replicas should
+    show in the passes too, else the next one counts that costs little more; where bytes leave open which they are, the
+    passes decide. Pipelines in their place have to show by a schedule or by taking turns."""
     rules, seen = draft.rules, replace(draft.best, clock=draft.measured or draft.best.clock)
 
     def begun(composed: Composed) -> tuple[PartialLayout, JobLayout]:
@@ -111,18 +116,22 @@ def _as_bytes_say(
         explains = rival[0].order.bits_over_chance(rules) > rules.composition.denied_bits
         if explains or take_turns(job.transfers, staged.carries[PairKind.PP], rules):
             return rival
-    for sharded in (True, False):
-        composed = better_composition(explained, job.transfers, layout, rules, sharded=sharded)
-        found = (draft, layout) if composed is None else begun(composed)
-        if composed is None or not composed.sharded or in_shards(found[1]):
-            break
-    return found
+    composed = better_composition(explained, job.transfers, layout, rules)
+    if composed is None:
+        return draft, layout
+    found = begun(replace(composed, halves=()))
+    if not composed.sharded or (in_shards(found[1]) and not composed.only):
+        return found
+    other = better_composition(explained, job.transfers, layout, rules, sharded=False)
+    if in_shards(found[1]) or other is None or composed.worth - other.worth > rules.composition.not_found_bits:
+        return begun(composed)
+    return begun(other)
 
 
 def _after_passes(draft: PartialLayout) -> tuple[PartialLayout, JobLayout]:
     for one_pass in PASSES:
         draft = one_pass(draft)
-    return draft, _stated(draft)
+    return draft, stated_layout(draft)
 
 
 def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> PartialLayout:
@@ -149,7 +158,7 @@ def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> Pa
 def _consistent_kinds(draft: PartialLayout) -> PartialLayout:
     """One meaning for every link that the whole graph allows; links of the set-up alone have none."""
     if draft.composed is not None:
-        return replace(draft, groups=_groups_of_gradients(draft))
+        return replace(draft, groups=draft.gradient_groups)
     setup = only_set_up(draft.job.transfers, draft.links, draft.clock, draft.rules)
     steady = draft.links.only(~setup)
     kinds = without_false_pipelines(steady, reconcile(steady, draft.kinds.only(~setup)), draft.rules)
@@ -184,7 +193,7 @@ def _without_exchanges(draft: PartialLayout) -> PartialLayout:
     in_step = find_in_step(draft.job.transfers, chosen, [], draft.features, draft.clock, rules=draft.rules)
     if not in_step.any:
         return draft
-    in_step = _with_kind(draft, in_step)
+    in_step = draft.with_kind(in_step)
     exchanged = draft.job.transfers.rows_of(in_step.inside) & ~in_step.gradient_row
     groups = data_parallel_groups(*only_pairs(links, kinds, collective & in_step.gradients), draft.features)
     return replace(draft.without(exchanged), in_step=in_step, groups=groups)
@@ -217,6 +226,8 @@ def _with_sharding(draft: PartialLayout) -> PartialLayout:
         sharded = find_sharding(*seen, has_pipelines=bool(draft.pipes.members), rules=draft.rules)
     if draft.composed is not None and not draft.composed.sharded:
         sharded = replace(sharded, groups=draft.groups, hybrid=False)
+    elif draft.composed is not None and draft.composed.halves:
+        sharded = replace(sharded, sharding=Sharding.FSDP, groups=draft.composed.halves, hybrid=True)
     if draft.mixed:  # tokens of the passes look like gathers
         sharded = replace(sharded, sharding=Sharding.UNKNOWN)
     return replace(draft, sharded=sharded, groups=sharded.groups, clock=sharded.clock)
@@ -226,25 +237,44 @@ def _with_exchanges_of_stages(draft: PartialLayout) -> PartialLayout:
     """With pipelines: what their passes exchange, contexts and tensors or the shards of the stages."""
     if not draft.pipes.forward or draft.sharded is None:
         return draft
+    draft, order = _in_their_direction(draft)
+    sharded, composed = draft.sharded, draft.composed
+    assert sharded is not None  # noqa: S101 - turning decides it anew
     transfers, clock = draft.job.transfers, draft.clock
-    order = batches_and_schedule(transfers, draft.pipes, draft.features, clock, draft.rules)
     in_step = find_in_step(transfers, np.flatnonzero(draft.collective), draft.pipes.forward, draft.features, clock,
                            order.micro_batches, draft.rules)  # fmt: skip
-    sharded, composed = draft.sharded, draft.composed
-    if composed is not None and in_step.any and not (composed.exchanges or draft.inside.any or in_step.tensor.any()):
-        in_step = _with_kind(draft, in_step)
+    groups, open_ = draft.groups, composed is not None and in_step.any and not (composed.exchanges or draft.inside.any)
+    if composed is not None and open_ and in_step.tensor.any():
+        composed = composed.with_tensors(in_step.inside & ~in_step.gradients)
+        groups = replace(draft, in_step=in_step).gradient_groups
+    elif composed is not None and open_:
+        in_step = draft.with_kind(in_step)
         composed = composed.with_rings(
             in_step.inside, _context_rings(draft.links, draft.kinds, draft.features, in_step)
         )
     elif composed is not None:
-        in_step = replace(draft.inside, gathers=in_step.gathers)
-    if in_step.gathers:
+        in_step = replace(draft.inside, gathers=in_step.gathers, alone=in_step.alone)
+    if in_step.gathers or in_step.alone:  # no gradients follow the passes: steps end at their longest rest
         stage_pairs = np.isin(np.arange(transfers.pair_count), [pair for link in draft.stage_links for pair in link])
         clock = longest_rest_clock(transfers, stage_pairs, pairs_inside(transfers, draft.groups), clock, draft.rules)
-        sharded = replace(sharded, sharding=Sharding.FSDP)
+        sharded = replace(sharded, sharding=Sharding.FSDP) if in_step.gathers else sharded
         order = batches_and_schedule(transfers, draft.pipes, draft.features, clock, draft.rules)
-    in_step = in_step if composed is not None else _with_kind(draft, in_step)
-    return replace(draft, in_step=in_step, order=order, sharded=sharded, clock=clock, composed=composed)
+        draft = replace(draft, pipes=draft.turned(order.turned).pipes) if order.turned else draft
+    in_step = in_step if composed is not None else draft.with_kind(in_step)
+    kinds = with_closings(transfers, draft.links, draft.kinds, draft.pipes, order, draft.rules)
+    draft = replace(draft, kinds=kinds, in_step=in_step, order=order)
+    return replace(draft, sharded=sharded, clock=clock, composed=composed, groups=groups)
+
+
+def _in_their_direction(draft: PartialLayout) -> tuple[PartialLayout, ScheduleFit]:
+    """The draft and the order of its passes; where a schedule explains its pipelines the other way round, turned."""
+    transfers = draft.job.transfers
+    order = batches_and_schedule(transfers, draft.pipes, draft.features, draft.clock, draft.rules)
+    if order.turned <= 0.0:
+        return draft, order
+    draft = _with_sharding(_with_step_ends(draft.turned(order.turned)))
+    again = batches_and_schedule(transfers, draft.pipes, draft.features, draft.clock, draft.rules)
+    return draft, replace(order if again.turned else again, turned=0.0)
 
 
 def _with_interruptions(draft: PartialLayout) -> PartialLayout:
@@ -253,14 +283,6 @@ def _with_interruptions(draft: PartialLayout) -> PartialLayout:
     if not draft.groups or draft.known_ends:
         return draft
     return replace(draft, clock=after_interruptions(*seen, rules=rules, has_pipelines=pipes))
-
-
-def _with_kind(draft: PartialLayout, in_step: InStep) -> InStep:
-    """What members of one gradient group exchange: experts where it is uneven, else contexts."""
-    transfers, pairs = draft.job.transfers, in_step.inside & ~in_step.tensor
-    exchanged = transfers.rows_of(pairs) & ~in_step.gradient_row
-    uneven = routed(transfers, exchanged, pairs, draft.pipes.forward, draft.clock, draft.rules)
-    return replace(in_step, kind=PairKind.EP) if uneven else in_step
 
 
 def _with_contexts(draft: PartialLayout) -> PartialLayout:
@@ -281,13 +303,6 @@ def _with_contexts(draft: PartialLayout) -> PartialLayout:
     if exchanges.groups and reduced_apart(exchanges, *seen, rules=draft.rules):
         exchanges = exchanges.of_experts()
     return replace(draft, in_step=in_step, exchanges=exchanges, contexts=contexts, groups=groups)
-
-
-def _groups_of_gradients(draft: PartialLayout) -> tuple[Group, ...]:
-    """The groups of the links of gradients, those that meet in contexts or experts joined."""
-    wanted = draft.collective & draft.inside.gradients
-    groups = data_parallel_groups(*only_pairs(draft.links, draft.kinds, wanted), draft.features)
-    return joined_by(groups, draft.same_weights + (draft.composed.contexts if draft.composed is not None else ()))
 
 
 def _with_replicas(draft: PartialLayout, open_widths: frozenset[int]) -> PartialLayout:
@@ -319,40 +334,6 @@ PASSES = (
 """In this order; each looks at the draft as the one before left it. Replicas and the line of bytes follow."""
 
 
-def _stated(draft: PartialLayout) -> JobLayout:
-    """What the draft says, links that nothing explains as collectives of unknown kind."""
-    return with_unknown_collectives(_layout_of(draft), draft.links, draft.kinds)
-
-
-def _layout_of(draft: PartialLayout) -> JobLayout:
-    transfers, pipes, clock, groups = draft.job.transfers, draft.pipes, draft.clock, draft.groups
-    sharded = draft.sharded or ShardedJob(Sharding.UNKNOWN, groups, clock)
-    pair_kind = draft.pair_kind
-    stages = most_common(len(pipeline) for pipeline in pipes.members) or 1
-    order, batches = draft.order, draft.order.micro_batches
-    if not pipes.forward and sharded.passes > 1:
-        batches = sharded.passes
-    copies = copies_of(groups) if sharded.hybrid else most_common(len(group.members) for group in groups) or 1
-    inside = draft.contexts + draft.meshes.groups + draft.exchanges.groups
-    contexts = most_common(len(group.members) for group in inside if group.kind is PairKind.CP)
-    lost = bool((pair_kind == PairKind.PP).any()) and not pipes.members
-    tp, pp, dp = degrees_of(draft.job, copies, contexts or 1, stages, lost)
-    experts = most_common(len(group.members) for group in inside if group.kind is PairKind.EP)
-    if draft.composed is not None:
-        pairs = composed_roles(transfers, draft.composed, pair_kind == PairKind.PP, draft.rules)
-    else:
-        roles = link_roles(transfers, draft.links, draft.kinds, draft.rules)
-        pairs = all_roles(transfers, roles, draft.meshes, draft.inside, draft.exchanges, draft.rules)
-    return JobLayout(
-        layout=Layout(tp, pp, dp, experts, contexts, sharded.sharding, batches, order.schedule),
-        groups=groups + inside,
-        pipelines=pipes.members,
-        pairs=pairs,
-        transfer_kind=row_kinds(transfers, pair_kind, draft.meshes, draft.inside, draft.exchanges),
-        clock=clock,
-    )
-
-
 def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
     rings = data_parallel_groups(*only_pairs(links, kinds, in_step.inside & ~in_step.tensor), features)
     return tuple(Group(in_step.kind, ring.members, ring.ring) for ring in rings)
@@ -378,7 +359,7 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout, bytes
         hybrid=in_two(draft.groups),
         direction=draft.pipes.clear,
         exchanging=exchanging_share(layout.groups, job.members),
-        misfit=draft.order.misfit,
+        misfit=draft.rules.stages.schedule_hopeless if draft.order.by_bytes else draft.order.misfit,
         across=bool((layout.pairs.kind == PairKind.TP).any()),
         rest=left_over(job.transfers, bulk, draft.collective & draft.inside.gradients & ~draft.inside.inside,
                        features, draft.groups, draft.clock, draft.rules),

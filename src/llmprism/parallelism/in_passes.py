@@ -21,7 +21,7 @@ from llmprism.parallelism.pass_times import extremes, mark_late, steps_by_place,
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.disjoint_sets import component_labels
 
-__all__ = ["busy_in_passes", "enough", "sent_between"]
+__all__ = ["busy_in_passes", "enough", "last_of_step", "sent_between"]
 
 
 def busy_in_passes(
@@ -91,6 +91,12 @@ def sent_between(transfers: TransferTable, pairs: Int64, forward: list[tuple[int
             begun = np.unique(np.searchsorted(times, starts[pair]) - 1)
             share[index] = np.isin(within, begun).mean()
     return share
+
+
+def last_of_step(transfers: TransferTable, passing: Int64, clock: StepClock) -> Int64:
+    """For each address and step the end of the last message that it hands on or is handed; NEVER without any."""
+    last = _extreme(transfers, passing, clock, latest=True)
+    return last.times[last.row]
 
 
 def _members(transfers: TransferTable, pairs: Int64) -> int:

@@ -29,6 +29,7 @@ from llmprism.model.layout import PairKind
 from llmprism.parallelism.exchanges import routed
 from llmprism.parallelism.features import PairFeatures
 from llmprism.parallelism.in_passes import busy_in_passes, enough, sent_between
+from llmprism.parallelism.leading_exchanges import lead_into_messages, same_follow
 from llmprism.parallelism.pass_exchanges import pass_exchanges
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.superposed_rings import superposed_rings
@@ -39,16 +40,20 @@ __all__ = ["InStep", "find_in_step", "nothing_inside"]
 
 @dataclass(frozen=True, slots=True)
 class InStep:
-    """Per pair: carries collectives of the forward pass, carries gradients, is between members that share no gradient
-    group (tensor parallelism). Per row of the table: is a gradient. `kind` is that of the exchanges between members
-    of one gradient group, contexts or experts. `gathers`: collectives fill the passes of the
-    pipelines and no synchronisation follows, so they gather and scatter the parameters of sharded stages."""
+    """Per pair: carries collectives of the forward pass, carries gradients, is between members that share no
+    gradient group (tensor parallelism). Per row of the table: is a gradient. `kind` is that of the exchanges
+    between members of one gradient group, contexts or experts. `gathers`: collectives fill the passes of the
+    pipelines and no synchronisation follows, so they gather and scatter the parameters of sharded stages. `alone`:
+    passes that hand on no message exchange the same, and nothing else follows. `even`: single exchanges are
+    of the same bytes, so they are of contexts."""
 
     inside: Bool
     gradients: Bool
     tensor: Bool
     gradient_row: Bool
     gathers: bool = False
+    alone: bool = False
+    even: bool = False
     kind: PairKind = PairKind.CP
 
     @property
@@ -80,19 +85,18 @@ def find_in_step(
     if rings is not None:
         return InStep(rings.small, ~rings.small | rings.large, nothing.tensor, rings.gradient_row)
     last_pass = rules.stages.backward_share / max(batches or 1, 1)
-    besides = False
+    besides = weights = False
     if forward:
         inside, late, late_row = busy_in_passes(transfers, candidates, forward, clock, rules)
         busy = np.flatnonzero(inside)
         if busy.size and not _touched(transfers, busy, np.setdiff1d(candidates, busy)).any():
-            passing = transfers.rows_of(inside) & ~late_row
-            tokens = routed(transfers, passing, inside, forward, clock, rules)
-            alone = not tokens and _end_with_the_passes(transfers, busy, late, forward, batches or 1, rules)
-            if not (tokens or alone) and float(median(late[busy])) < _last_scatter(
-                transfers, forward, last_pass, rules
-            ):
+            serves = _what_they_serve(transfers, inside, late, late_row, forward, batches or 1, clock, rules)
+            if serves.gathers:
                 return replace(nothing, gathers=True)
-            besides = not alone
+            besides = not serves.alone
+            weights = serves.weights
+            if weights:
+                late = np.minimum(late, last_pass)
             if not _in_every_pass(transfers, busy, forward, clock, rules):
                 return nothing
     else:
@@ -112,13 +116,42 @@ def find_in_step(
         gradients[pairs] = more
         together = _synchronised(transfers, pairs, np.union1d(np.setdiff1d(candidates, pairs), pairs[more]))
         tensor[pairs] = ~_on_axis(transfers, pairs, ring, _any(more | together, ring), rules)
-    return InStep(inside, gradients, tensor, late_row & transfers.rows_of(gradients))
+    return InStep(inside, gradients, tensor, late_row & transfers.rows_of(gradients), alone=weights)
+
+
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """What collectives of the passes serve whose members share no other: they gather the parameters of sharded stages,
+    or serve the passes `alone`; else gradients take the same pairs. `weights`: also passes of the weights alone, which
+    hand on no message."""
+
+    gathers: bool = False
+    alone: bool = False
+    weights: bool = False
+
+
+def _what_they_serve(
+    transfers: TransferTable, inside: Bool, late: Float64, late_row: Bool, forward: list[tuple[int, int]],
+    batches: int, clock: StepClock, rules: LayoutRules,
+) -> _Serving:  # fmt: skip
+    """By what follows the last message, and whether messages wait for them."""
+    busy = np.flatnonzero(inside)
+    if routed(transfers, transfers.rows_of(inside) & ~late_row, inside, forward, clock, rules):
+        return _Serving()
+    if _end_with_the_passes(transfers, busy, late, forward, batches, rules):
+        return _Serving(alone=True)
+    if lead_into_messages(transfers, busy, forward, clock.steps, rules):
+        few = float(median(late[busy])) < rules.exchanges.passes_of_weights
+        same = few and same_follow(transfers, busy, forward, clock, rules)
+        return _Serving(alone=same, weights=same)
+    last_pass = rules.stages.backward_share / batches
+    return _Serving(gathers=float(median(late[busy])) < _last_scatter(transfers, forward, last_pass, rules))
 
 
 def _after_every_pass(transfers: TransferTable, candidates: Int64, rules: LayoutRules) -> InStep:
     """Contexts of one replica without pipelines, which take the gradients' own pairs (`pass_exchanges`)."""
     nothing, found = nothing_inside(transfers), pass_exchanges(transfers, candidates, rules)
-    return nothing if found is None else replace(nothing, inside=found.pairs, gradient_row=~found.rows)
+    return nothing if found is None else replace(nothing, inside=found.pairs, gradient_row=~found.rows, even=True)
 
 
 def _in_every_pass(

@@ -125,7 +125,7 @@ def _from_end(
     spread = medians(np.abs(length - step[:, None]), axis=1)
     noise = rules.ends.surely_behind * np.maximum(rules.clock.exact_bytes * step, spread)
     exact = (spread <= rules.clock.step_tolerance * step) & (step > 0)
-    if step[exact].sum() < rules.ends.counted_bytes * step.sum():
+    if not exact.any() or step[exact].sum() < rules.ends.counted_bytes * step.sum():
         return None
     steps = int(np.rint((level[exact, -1] - level[exact, -2]).sum() / step[exact].sum()))
     line = level[:, -1:] - step[:, None] * np.arange(steps + ticks.size - 1, -1, -1)

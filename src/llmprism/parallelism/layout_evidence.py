@@ -20,6 +20,7 @@ from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Group, Layout, LayoutAlternative, PairKind, PairRoles, Schedule, Sharding
 from llmprism.parallelism.fitted_confidence import FITTED
 from llmprism.parallelism.left_over import LeftOver
+from llmprism.parallelism.likely_messages import odd_part
 from llmprism.parallelism.other_readings import OtherReadings
 from llmprism.parallelism.rules import RULES, LayoutRules
 
@@ -167,8 +168,7 @@ def _micro_batch_bits(layout: Layout) -> float:
     stages, batches = layout.pp or 1, layout.micro_batches
     if batches is None or batches < 1 or stages <= 1:
         return 0.0
-    rest = batches // math.gcd(batches, stages)
-    return math.log2(rest // (rest & -rest))
+    return math.log2(odd_part(batches, stages))
 
 
 def other_layouts(

@@ -78,7 +78,7 @@ def virtual_stages(messages: int, closing_share: float, stages: int, rules: Layo
     v - 1 times; what that link carries beyond it is something else (tied embeddings). There is a micro-batch for every
     stage at least.
     """
-    most = closing_share + rules.stages.complete_step
+    most = closing_share + rules.clock.step_tolerance
     fits = [v for v in range(2, messages // stages + 1) if messages % v == 0 and (v - 1) / v <= most]
     return sorted(fits, key=lambda v: (closing_share - (v - 1) / v, -v))
 

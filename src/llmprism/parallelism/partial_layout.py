@@ -10,9 +10,9 @@ from llmprism.arrays import Bool, Int8
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
-from llmprism.model.layout import Group
+from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.composed import Composed
-from llmprism.parallelism.exchanges import Exchanges
+from llmprism.parallelism.exchanges import Exchanges, routed
 from llmprism.parallelism.features import Links, PairFeatures, pair_features
 from llmprism.parallelism.in_step import InStep, nothing_inside
 from llmprism.parallelism.meshes import Meshes
@@ -23,6 +23,7 @@ from llmprism.parallelism.rules import LayoutRules
 from llmprism.parallelism.schedule_fit import NOT_PLAYED, ScheduleFit
 from llmprism.parallelism.sharded_job import ShardedJob
 from llmprism.parallelism.stage_links import Pipelines
+from llmprism.parallelism.structure import data_parallel_groups, joined_by, only_pairs
 from llmprism.parallelism.tensor_peers import TensorPeers
 
 __all__ = ["PartialLayout", "muted"]
@@ -32,8 +33,9 @@ __all__ = ["PartialLayout", "muted"]
 class PartialLayout:
     """What is known of a job so far. `job.transfers` holds the rows that the passes to come look at; those that are
     explained already have no bytes there. `order` are the micro-batches and the schedule under the clock as it is,
-    `measured` is the clock under which `features` were. `composed` is what the bytes of all pairs say, where that
-    replaces what the passes found before. A pass hands on a draft with more in it and changes none."""
+    `among_tokens` are the pairs that experts share with contexts, `measured` is the clock under which `features`
+    were. `composed` is what the bytes of all pairs say, where that replaces what the passes found before. A pass
+    hands on a draft with more in it and changes none."""
 
     rules: LayoutRules
     job: Job
@@ -51,6 +53,7 @@ class PartialLayout:
     order: ScheduleFit = NOT_PLAYED
     sharded: ShardedJob | None = None
     contexts: tuple[Group, ...] = ()
+    among_tokens: Bool | None = None
     peers: TensorPeers | None = None
     measured: StepClock | None = None
     composed: Composed | None = None
@@ -82,10 +85,39 @@ class PartialLayout:
         return self.in_step if self.in_step is not None else nothing_inside(self.job.transfers)
 
     @property
+    def gradient_groups(self) -> tuple[Group, ...]:
+        """The groups of the links of gradients, those that meet in contexts or experts joined."""
+        wanted = self.collective & self.inside.gradients
+        groups = data_parallel_groups(*only_pairs(self.links, self.kinds, wanted), self.features)
+        return joined_by(groups, self.same_weights + (self.composed.contexts if self.composed is not None else ()))
+
+    def with_kind(self, in_step: InStep) -> InStep:
+        """What members of one gradient group exchange: experts where it is uneven, else contexts."""
+        if in_step.even:
+            return in_step
+        transfers, pairs = self.job.transfers, in_step.inside & ~in_step.tensor
+        exchanged = transfers.rows_of(pairs) & ~in_step.gradient_row
+        uneven = routed(transfers, exchanged, pairs, self.pipes.forward, self.clock, self.rules)
+        return replace(in_step, kind=PairKind.EP) if uneven else in_step
+
+    @property
     def mixed(self) -> bool:
         """Do tokens take the pairs of gradients, and no others? Then no row is known to be of either, and bytes do not
         show that there are two things."""
         return any(one.pairs.any() and not one.rows.any() for one in (self.meshes, self.exchanges))
+
+    def turned(self, clear: float) -> PartialLayout:
+        """The draft as it was before the ends of steps, with its pipelines the other way round: that is clearer by so
+        much than what rests say, who say otherwise."""
+        assert self.job.clock is not None  # noqa: S101 - the first pass has set it
+        transfers = self.job.transfers
+        features = pair_features(transfers, self.job.clock, self.rules)
+        return replace(
+            self,
+            pipes=self.pipes.turned(transfers, max(clear - self.pipes.clear, 0.0)),
+            clock=self.job.clock,
+            features=features,
+        )
 
     def without(self, rows: Bool) -> PartialLayout:
         """The draft with these rows explained."""

@@ -20,6 +20,7 @@ from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = [
     "all_roles",
+    "and_carries",
     "collective_pairs",
     "link_roles",
     "pair_kinds_of",
@@ -106,6 +107,19 @@ def all_roles(
     )
     order = np.lexsort((kind, dst, src))
     return PairRoles(src[order], dst[order], kind[order], confidence[order])
+
+
+def and_carries(
+    transfers: TransferTable, known: PairRoles, pairs: Bool, kind: PairKind, rules: LayoutRules = RULES
+) -> PairRoles:
+    """The same, and these pairs carry this kind besides."""
+    own = np.flatnonzero(pairs)
+    src = np.concatenate([known.src, transfers.pair_src[own]])
+    dst = np.concatenate([known.dst, transfers.pair_dst[own]])
+    kinds = np.concatenate([known.kind, np.full(own.size, kind, dtype=np.int8)])
+    sure = np.concatenate([known.confidence, np.full(own.size, rules.kinds.mesh_confidence)])
+    order = np.lexsort((kinds, dst, src))
+    return PairRoles(src[order], dst[order], kinds[order], sure[order])
 
 
 def row_kinds(transfers: TransferTable, pair_kind: Int8, meshes: Meshes, in_step: InStep, exchanges: Exchanges) -> Int8:

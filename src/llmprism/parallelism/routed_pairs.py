@@ -6,6 +6,7 @@ gradients of two ranks are as many bytes there as back, in every step. Tokens ar
 than it sends, in this step one way and in the next one the other. What a collector loses, samples or counts twice
 makes the two ways differ, too, but on each rail by itself, while all ranks of a tensor group route the same tokens. And
 a tick that cuts a step among messages gives one step what it takes from the next, while routing begins anew in each.
+What two stages hand on takes turns, whatever its sums do.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.exchanges import Exchanges, bytes_by_step, no_exchanges, varies
 from llmprism.parallelism.features import Links
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.parallelism.uneven_messages import take_turns
 
 __all__ = ["routed_pairs"]
 
@@ -31,8 +33,10 @@ def routed_pairs(transfers: TransferTable, links: Links, clock: StepClock, rules
     if rails.size < rules.exchanges.least_rails or not _routed(transfers, links.only(chosen), clock, rules):
         return nothing
     own = links.only(rails)
-    groups = tuple(Group(PairKind.EP, ends) for ends in zip(own.low.tolist(), own.high.tolist(), strict=True))
     pairs = np.isin(np.arange(transfers.pair_count), np.concatenate([own.there, own.back]))
+    if take_turns(transfers, pairs, rules):  # what two stages hand on differs alike on all rails where ticks cut steps
+        return nothing
+    groups = tuple(Group(PairKind.EP, ends) for ends in zip(own.low.tolist(), own.high.tolist(), strict=True))
     return Exchanges(pairs, nothing.pure, nothing.rows, groups)
 
 

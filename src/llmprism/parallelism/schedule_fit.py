@@ -9,6 +9,7 @@ Others than one micro-batch per message have to be better by a margin.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +18,14 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Float64, median, medians
+from llmprism.arrays import Float64, evenly_spread, median, medians
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Schedule
 from llmprism.parallelism.features import PairFeatures
+from llmprism.parallelism.likely_messages import number_price
 from llmprism.parallelism.link_rests import rested_clock
-from llmprism.parallelism.micro_batches import message_counts, schedule, virtual_stages
+from llmprism.parallelism.micro_batches import schedule, virtual_stages
 from llmprism.parallelism.pair_ends import pair_index
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedules import (
@@ -36,7 +38,7 @@ from llmprism.parallelism.schedules import (
 )
 from llmprism.parallelism.stage_links import Pipelines
 
-__all__ = ["NOT_PLAYED", "ScheduleFit", "batches_and_schedule", "fitting_schedule"]
+__all__ = ["NOT_PLAYED", "ScheduleFit", "fit_of_messages", "fitting_schedule"]
 
 NAMES: Final = {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "interleaved": Schedule.INTERLEAVED}
 
@@ -44,12 +46,15 @@ NAMES: Final = {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "interlea
 @dataclass(frozen=True, slots=True)
 class ScheduleFit:
     """The schedule and the micro-batches of a step, and by how many nats per message moments are off; nothing is known
-    about these where no schedule was `played`."""
+    about these where no schedule was `played`. `turned`: how much clearer it is that pipelines run the other way (0:
+    they do not). `by_bytes`: bytes alone say the number, and no schedule is better than chance with it."""
 
     schedule: Schedule
     micro_batches: int | None
     misfit: float = 0.0
     played: bool = True
+    turned: float = 0.0
+    by_bytes: bool = False
 
     def bits_over_chance(self, rules: LayoutRules = RULES) -> float:
         """Bits by which the schedule explains the moments of a step's messages, each way over one link, better than
@@ -63,81 +68,28 @@ NOT_PLAYED: Final = ScheduleFit(Schedule.UNKNOWN, None, played=False)
 """Nothing is known of messages or their moments."""
 
 
-def batches_and_schedule(
-    transfers: TransferTable, pipes: Pipelines, features: PairFeatures, clock: StepClock, rules: LayoutRules = RULES
-) -> ScheduleFit:
-    """Micro-batches of a step, and the order in which the pipelines take them.
-
-    The likeliest number of messages competes with the others: one that a schedule explains, and by a margin better,
-    stands in its place. Where that leaves none, messages are counted between the longest rests of the links: a tick
-    among the passes cuts some in two. None where the moments are hopeless with all numbers."""
-    if not pipes.forward:
-        return NOT_PLAYED
-    found, tried = None, set[int]()
-    for rested in (False, True):
-        steps = _rested(transfers, pipes.forward, clock, rules) if rested else clock
-        for count in message_counts(transfers, pipes.forward, steps, rules):
-            if found is not None and _cannot_lose(found, len(pipes.members[0]), rules):
-                return found
-            if count not in tried:
-                fit = _with_messages(transfers, pipes, features, clock, count, rules)
-                found = fit if found is None or _explains(fit, found, len(pipes.members[0]), rules) else found
-            tried.add(count)
-        if found is not None and found.misfit < rules.stages.schedule_chance:
-            break
-    if found is None:
-        return replace(NOT_PLAYED, schedule=Schedule.INTERLEAVED) if pipes.rings else NOT_PLAYED
-    if found.misfit < rules.stages.schedule_hopeless:
-        return found
-    known = found.schedule if found.schedule is Schedule.INTERLEAVED else Schedule.UNKNOWN
-    return replace(found, micro_batches=None, schedule=known)
-
-
-def _rested(transfers: TransferTable, links: list[tuple[int, int]], clock: StepClock, rules: LayoutRules) -> StepClock:
-    pairs = np.array([pair for link in links[: rules.stages.links_sampled] for pair in link], dtype=np.int64)
-    return rested_clock(transfers, pairs, clock)
-
-
-def _cannot_lose(found: ScheduleFit, stages: int, rules: LayoutRules) -> bool:
-    """Is what is found explained so well that no other number can lead by the margin, or not to be compared at all?"""
-    nats = found.misfit * 2 * (stages - 1) * (found.micro_batches or rules.stages.most_micro_batches)
-    return not found.played or nats <= rules.stages.schedule_margin
-
-
-def _explains(fit: ScheduleFit, found: ScheduleFit, stages: int, rules: LayoutRules) -> bool:
-    """Does a schedule explain another number of messages, and better than the number found is explained: by a margin
-    over all links of a pipeline, where that is better than chance?"""
-    rule = rules.stages
-    if fit.micro_batches is None or not fit.played or not found.played or fit.misfit >= rule.schedule_chance:
-        return False
-    messages = min(fit.micro_batches, found.micro_batches or fit.micro_batches)
-    margin = rule.schedule_margin if found.misfit < rule.schedule_chance else 0.0
-    return (found.misfit - fit.misfit) * 2 * (stages - 1) * messages > margin
-
-
-def _with_messages(
+def fit_of_messages(
     transfers: TransferTable, pipes: Pipelines, features: PairFeatures, clock: StepClock, messages: int,
     rules: LayoutRules,
 ) -> ScheduleFit:  # fmt: skip
     """Micro-batches and schedule of pipelines whose links have so many messages in a step each way."""
-    fit: ScheduleFit | None = None
-    folded = pipes.rings
     if pipes.closing:
         fit = _interleaved_batches(transfers, pipes, features, clock, messages, rules)
-        if fit is NOT_PLAYED:
+        if fit is NOT_PLAYED or _closing_share(pipes, features) <= 1.0 + rules.clock.step_tolerance:
             return fit
-        folded = _closing_share(pipes, features) <= 1.0 + rules.clock.step_tolerance or (
-            fit.micro_batches is not None
-            and _is_folded(transfers, pipes.members, clock, messages, fit.micro_batches, rules)
-        )
-    if folded:
-        return fit if fit is not None else ScheduleFit(Schedule.INTERLEAVED, messages, played=False)
-    fit = fitting_schedule(transfers, pipes.members, clock, messages, rules)
-    if fit is not None and fit.micro_batches != messages:
-        return fit
+        if fit.micro_batches is not None:
+            folded = _if_folded(transfers, pipes.members, clock, messages, fit, rules)
+            if folded is not None:
+                return folded
+    elif pipes.rings:
+        return ScheduleFit(Schedule.INTERLEAVED, messages, played=False)
+    closed = _may_be_folded(transfers, pipes, features, rules)
+    open_fit = fitting_schedule(transfers, pipes.members, clock, messages, rules, folded=closed)
+    if open_fit is not None and open_fit.micro_batches != messages:
+        return open_fit
     stages = Counter(len(pipeline) for pipeline in pipes.members).most_common(1)[0][0]
     order = schedule(transfers, pipes.forward, clock, stages, messages, rules)
-    return ScheduleFit(order, messages, played=False) if fit is None else replace(fit, schedule=order)
+    return ScheduleFit(order, messages, played=False) if open_fit is None else replace(open_fit, schedule=order)
 
 
 def _interleaved_batches(
@@ -159,16 +111,29 @@ def _interleaved_batches(
     return ScheduleFit(Schedule.INTERLEAVED, messages // virtual[0], played=False) if explained else NOT_PLAYED
 
 
-def _is_folded(
-    transfers: TransferTable, pipelines: tuple[tuple[int, ...], ...], clock: StepClock, messages: int, batches: int,
-    rules: LayoutRules,
-) -> bool:  # fmt: skip
-    """Do interleaved stages explain the moments of the messages better than open pipelines, whose first and last stage
-    exchange something else?"""
-    stages = len(pipelines[0])
+def _if_folded(
+    transfers: TransferTable, pipelines: tuple[tuple[int, ...], ...], clock: StepClock, messages: int,
+    found: ScheduleFit, rules: LayoutRules,
+) -> ScheduleFit | None:  # fmt: skip
+    """How well interleaved stages explain the moments of the messages; None where open pipelines, whose first and last
+    stage exchange something else, do better."""
+    stages, batches = len(pipelines[0]), found.micro_batches or messages
     orders = [interleaved(stages, batches, messages // batches), one_f_one_b(stages, messages), gpipe(stages, messages)]
     fit = fitting_schedule(transfers, pipelines, clock, messages, rules, orders)
-    return fit is None or fit.schedule is Schedule.INTERLEAVED
+    if fit is None:
+        return found
+    return fit if fit.schedule is Schedule.INTERLEAVED else None
+
+
+def _may_be_folded(
+    transfers: TransferTable, pipes: Pipelines, features: PairFeatures, rules: LayoutRules
+) -> bool:  # fmt: skip
+    """Do the last stages of most pipelines send to the first ones as much as interleaved stages do at least?"""
+    ends = np.array([(pipeline[-1], pipeline[0]) for pipeline in pipes.members], dtype=np.int64)
+    back = transfers.pairs_between(ends[:, 0], ends[:, 1])
+    sent = np.where(back >= 0, features.step_bytes[back], 0.0)
+    usual = float(median([features.step_bytes[there] for there, _ in pipes.forward]))
+    return float(median(sent)) >= (0.5 - rules.clock.step_tolerance) * usual
 
 
 def _closing_share(pipes: Pipelines, features: PairFeatures) -> float:
@@ -187,15 +152,18 @@ def fitting_schedule(
     messages: int,
     rules: LayoutRules = RULES,
     orders: Sequence[PassOrder] = (),
+    *,
+    folded: bool = False,
 ) -> ScheduleFit | None:
     """The schedule under which `messages` pass each link of these pipelines each way, among these orders (the first one
-    the likeliest) or those of open pipelines; None where too little is seen."""
+    the likeliest) or those of open pipelines, and of `folded` ones; None where too little is seen."""
     rule = rules.stages
     stages = len(pipelines[0]) if pipelines else 0
     alike = [pipeline for pipeline in pipelines if len(pipeline) == stages]
-    if stages < 2 or messages < 2 or 2 * (stages - 1) * messages > rule.most_messages:
+    if stages < 2 or messages < 2:
         return None
-    links = sorted(link for i, j in pairwise(range(stages)) for link in ((i, j), (j, i)))
+    first = evenly_spread(stages - 1, max(rule.most_messages // (2 * messages), 1)).tolist()
+    links = sorted(link for i in first for link in ((i, i + 1), (i + 1, i)))
     moments = [
         _seen_moments(transfers, alike[: rule.pipelines_sampled], clock, messages, rules, rested=rested)
         for rested in (False, True)
@@ -204,28 +172,51 @@ def fitting_schedule(
     seen = [one for one in seen if np.isfinite(one).all() and np.ptp(one) > 0]
     if not seen:
         return None
-    fits = []
-    for number, order in enumerate(orders or _candidates(stages, messages, rules)):
-        misfit = _misfit(order, links, seen, messages, rules)
-        usual = number == 0 if orders else order.micro_batches == messages
-        if usual or misfit < rule.schedule_chance:
-            fits.append((misfit + (0.0 if usual else rule.schedule_margin / seen[0].size), misfit, order))
-    _, misfit, best = min(fits, key=lambda fit: fit[0])
+    played = list(orders or _candidates(stages, messages, rules, folded=folded))
+    misfits = [_misfit(order, links, seen, messages, rules) for order in played]
+    usual = [order.name != "zbv" and order.micro_batches == messages for order in played]
+    if orders:
+        usual = [number == 0 for number in range(len(played))]
+    misfit, best = _cheapest(played, misfits, usual, stages, messages, seen[0].size, rules)
     return ScheduleFit(NAMES.get(best.name, Schedule.UNKNOWN), best.micro_batches, misfit)
 
 
-def _candidates(stages: int, messages: int, rules: LayoutRules) -> Iterator[PassOrder]:
-    """The schedules that send so many messages over every link of an open pipeline each way."""
+def _cheapest(
+    played: list[PassOrder], misfits: list[float], usual: list[bool], stages: int, messages: int, moments: int,
+    rules: LayoutRules,
+) -> tuple[float, PassOrder]:  # fmt: skip
+    """The order that explains the moments best, and how far it misses them: a usual one, or another that is better than
+    chance and by the margin. Where no usual one is better than chance, what it takes to say the number of micro-batches
+    counts besides, if moments are nearer than random ones: those are off by the root of the number of messages."""
+    rule = rules.stages
+    known = min((one for one, first in zip(misfits, usual, strict=True) if first), default=float("inf"))
+    random = rule.schedule_random + 0.5 * math.log(messages / rule.random_messages)
+    fits = []
+    for order, misfit, first in zip(played, misfits, usual, strict=True):
+        if known < rule.schedule_chance:
+            price = 0.0 if first else rule.schedule_margin / moments
+        else:
+            chunks = len(order.rank_of) // stages
+            price = number_price(order.micro_batches, stages, chunks) / rule.moments_that_tell
+        if first or misfit < (rule.schedule_chance if known < rule.schedule_chance else random):
+            fits.append((misfit + price, misfit, order))
+    _, misfit, best = min(fits, key=lambda fit: fit[0])
+    return misfit, best
+
+
+def _candidates(stages: int, messages: int, rules: LayoutRules, *, folded: bool) -> Iterator[PassOrder]:
+    """The schedules that send so many messages over every link of an open pipeline each way, or of one that is
+    `folded`."""
     yield one_f_one_b(stages, messages)
     yield gpipe(stages, messages)
     if messages % 2 == 0 and messages // 2 >= 2 * stages:
         yield v_shaped(stages, messages // 2)
-    if stages == 2:  # the way back to the first rank takes the same link
-        for chunks in range(2, rules.stages.most_chunks + 1):
-            if messages % (2 * chunks - 1) == 0 and messages // (2 * chunks - 1) >= stages:
-                order = interleaved(stages, messages // (2 * chunks - 1), chunks)
-                if order.micro_batches * (2 * chunks - 1) == messages:
-                    yield order
+    for chunks in range(2, rules.stages.most_chunks + 1 if folded or stages == 2 else 0):
+        passes = 2 * chunks - 1 if stages == 2 else chunks  # of two the way back to the first takes the same link
+        if messages % passes == 0 and messages // passes >= stages:
+            order = interleaved(stages, messages // passes, chunks)
+            if order.micro_batches * passes == messages:
+                yield order
 
 
 def _misfit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.direction import in_stage_order
@@ -31,6 +32,12 @@ class Pipelines:
     rings: bool
     clear: float = 1.0
 
+    def turned(self, transfers: TransferTable, clear: float = 1.0) -> Pipelines:
+        """The same pipelines with their last stages first."""
+        return _linked(
+            tuple(sorted(pipeline[::-1] for pipeline in self.members)), pair_index(transfers), self.rings, clear
+        )
+
 
 def find_pipelines(
     job: Job,
@@ -49,14 +56,19 @@ def find_pipelines(
     order = in_stage_order(
         job.transfers, paths, pair_of, _sides(job, groups), job.clock.boundary_ns, rules, gradient, ring=rings
     )
-    members = order.paths
+    return _linked(order.paths, pair_of, rings, order.clear)
+
+
+def _linked(
+    members: tuple[tuple[int, ...], ...], pair_of: dict[tuple[int, int], int], rings: bool, clear: float
+) -> Pipelines:
     return Pipelines(
         members,
         forward=_stage_links(members, pair_of),
         last=_stage_links(tuple(pipeline[-2:] for pipeline in members), pair_of),
         closing=_stage_links(tuple((p[-1], p[0]) for p in members), pair_of) if rings else [],
         rings=rings,
-        clear=order.clear,
+        clear=clear,
     )
 
 

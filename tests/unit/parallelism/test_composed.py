@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles
-from llmprism.parallelism.composed import better_composition, price_of, sizes_of, staged_instead, tensor_widths
+from llmprism.parallelism.composed import (
+    Composed,
+    _shards_and_replicas,
+    better_composition,
+    price_of,
+    sizes_of,
+    staged_instead,
+    tensor_widths,
+)
 from llmprism.parallelism.composition import Explanations, Reading, compositions_of, most_saved
 from llmprism.parallelism.rank_mesh import Degrees
 from llmprism.parallelism.rules import RULES
@@ -233,3 +241,21 @@ def test_no_composition_saves_more_than_the_bound(degrees, noise):
     assert all(one.bits <= most for one in found.compositions)
     if degrees.stages == 1 and not noise:
         assert found.compositions[0].bits == pytest.approx(most, rel=1e-5)
+
+
+def test_shards_and_the_copies_of_each_cross():
+    """Eight ranks in tensor groups of two: shards of two, two copies."""
+    halves = _shards_and_replicas(np.arange(10, 18), Degrees(2, 1, 4, 1, 1, shards=2))
+    assert {group.members for group in halves} == {
+        (10, 12), (11, 13), (14, 16), (15, 17), (10, 14), (11, 15), (12, 16), (13, 17),
+    }  # fmt: skip
+    assert _shards_and_replicas(np.arange(8), Degrees(2, 1, 4, 1, 1)) == ()
+
+
+def test_tensor_groups_that_moments_show_take_the_place_of_gradients():
+    pairs = np.array([True, False, True])
+    none = np.zeros(3, dtype=np.bool_)
+    carries = {PairKind.DP: np.array([True, True, False]), PairKind.TP: none}
+    one = Composed(carries, {}, (), (), either=False, sharded=False, bits=1.0).with_tensors(pairs)
+    assert one.carries[PairKind.TP].tolist() == [True, False, True]
+    assert one.carries[PairKind.DP].tolist() == [False, True, False]

@@ -133,3 +133,18 @@ def test_a_ring_whose_hops_carry_now_more_and_now_less_is_no_grid(members):
 
 def test_what_flows_while_nobody_gathers_is_not_of_replicas():
     assert found(grid(3, 3, 24_000_000, 3_000_000, columns_at=50)) is None
+
+
+def test_rails_are_of_one_shard_group_only_where_hops_inside_servers_do_not_show():
+    """Two servers of two GPUs to a shard group: its ring takes hops inside the servers as well."""
+    flows = grid(4, 4, 24_000_000, 3_000_000)
+
+    def inside(name):
+        return f"server{int(name.split('.')[0])}-{int(name.split('.')[1]) // 2}"
+
+    def alone(name):
+        return f"server{name}"
+
+    assert seen(flows, alone)[2] is not None
+    assert seen(flows, inside)[2] is not None
+    assert not seen(flows, inside)[2].rails

@@ -90,3 +90,10 @@ def test_bytes_that_take_no_time_are_no_gathering():
     clock = clock_at(96 * MS, STEPS - 1)
     links = [(names.index(("a", "c")), names.index(("c", "a")))]
     assert counted(seen, table, links, clock) is clock
+
+
+def test_ticks_without_a_byte_between_them_tell_no_end():
+    seen = job()
+    ticks = np.arange(STEPS, dtype=np.int64) * MS // 5 + 3 * STEP + 96 * MS
+    clock = StepClock(ticks, np.ones(STEPS - 1, dtype=np.bool_), 1.0)
+    assert counted(seen, seen.transfers, [], clock) is clock

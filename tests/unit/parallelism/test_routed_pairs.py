@@ -70,3 +70,21 @@ def test_nothing_else_does(records):
 def test_hops_one_way_leave_the_rails_as_they_are():
     transfers, links, clock = build(tokens=0.05, more=[("a0", "b1"), ("b2", "a3")])
     assert len(routed_pairs(transfers, links, clock).groups) == RAILS
+
+
+def test_two_stages_that_take_turns_route_nothing():
+    """Activations of many lengths one way and gradients the other: all rails alike, and ticks that cut among them."""
+    random = np.random.default_rng(4)
+    flows, steps = [], 20
+    for step in range(steps):
+        length = random.uniform(0.9, 1.1, 8)
+        for rail in range(RAILS):
+            for number, part in enumerate(length):
+                for way, (src, dst) in enumerate(((f"a{rail}", f"b{rail}"), (f"b{rail}", f"a{rail}"))):
+                    when = step * PERIOD + (12 * number + 6 * way) * MS
+                    routed = part if way else length[number - 1]
+                    flows.append(Flow(src, dst, when, when + MS, int(5e6 * routed * (1 + 0.02 * way * (step % 3)))))
+    transfers = transfer_table(flows)
+    clock = StepClock(np.arange(steps + 1, dtype=np.int64) * PERIOD, np.ones(steps, dtype=np.bool_), 1.0)
+    links = links_of(transfers, np.ones(transfers.pair_count, dtype=np.bool_))
+    assert not routed_pairs(transfers, links, clock).groups

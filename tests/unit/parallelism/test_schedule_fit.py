@@ -1,13 +1,16 @@
 """Messages at the moments of a schedule, with noise: the schedule and its micro-batches come out."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from llmprism.model import Schedule, StepClock
-from llmprism.parallelism import schedule_fit
+from llmprism.parallelism import batches, schedule_fit
+from llmprism.parallelism.batches import batches_and_schedule
 from llmprism.parallelism.features import pair_features
 from llmprism.parallelism.rules import RULES
-from llmprism.parallelism.schedule_fit import ScheduleFit, _is_folded, batches_and_schedule, fitting_schedule
+from llmprism.parallelism.schedule_fit import ScheduleFit, _if_folded, fitting_schedule
 from llmprism.parallelism.schedules import PassOrder, gpipe, interleaved, message_times, one_f_one_b, v_shaped
 from llmprism.parallelism.stage_links import Pipelines
 from unit.builders import MS, Flow, transfer_table
@@ -79,12 +82,13 @@ def test_nothing_is_said_of_one_message_or_of_pipelines_that_are_not_seen():
 
 
 @pytest.mark.parametrize(
-    ("order", "batches", "folded"), [(interleaved(4, 8, 2), 8, True), (one_f_one_b(4, 16), 8, False)]
+    ("order", "number", "folded"), [(interleaved(4, 8, 2), 8, True), (one_f_one_b(4, 16), 8, False)]
 )
-def test_moments_tell_interleaved_stages_from_something_else_between_first_and_last(order, batches, folded):
+def test_moments_tell_interleaved_stages_from_something_else_between_first_and_last(order, number, folded):
     transfers, pipelines, clock, messages = played(order)
     assert messages == 16
-    assert _is_folded(transfers, pipelines, clock, messages, batches, RULES) is folded
+    seen = ScheduleFit(Schedule.INTERLEAVED, number, played=False)
+    assert (_if_folded(transfers, pipelines, clock, messages, seen, RULES) is not None) is folded
 
 
 @pytest.mark.parametrize("order", [gpipe(2, 16), interleaved(2, 6, 2), one_f_one_b(4, 8)])
@@ -114,12 +118,15 @@ def test_messages_that_a_collector_joined_start_at_their_share_of_the_row():
     assert found.misfit < 0.3
 
 
-def with_counts(monkeypatch, counts, messages=None):
-    """Micro-batches and schedule of two interleaved stages, or of what is given, where silences tell these numbers."""
+def with_counts(monkeypatch, counts, messages=None, *, by_bytes=False):
+    """Micro-batches and schedule of two interleaved stages, or of what is given, where silences tell these numbers, and
+    bytes (or not) what they do."""
     transfers, pipelines, clock, _ = messages or played(interleaved(2, 12, 2))
     number = {ends: i for i, ends in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
     forward = [(number[first, second], number[second, first]) for first, second in pipelines]
-    monkeypatch.setattr(schedule_fit, "message_counts", lambda *_: iter(counts))
+    monkeypatch.setattr(batches, "message_counts", lambda *_: iter(counts))
+    if not by_bytes:
+        monkeypatch.setattr(batches, "likely_messages", lambda *_, ring: [])
     pipes = Pipelines(pipelines, forward, forward, [], rings=False)
     found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock)
     return found.micro_batches, found.schedule, round(found.misfit, 1)
@@ -161,6 +168,11 @@ def test_where_nothing_is_counted_nothing_is_said(monkeypatch):
     assert with_counts(monkeypatch, []) == (None, Schedule.UNKNOWN, 0.0)
 
 
+@pytest.mark.parametrize("counts", [[], [35]])
+def test_where_silences_tell_nothing_the_bytes_of_bursts_do(monkeypatch, counts):
+    assert with_counts(monkeypatch, counts, by_bytes=True) == (12, Schedule.INTERLEAVED, 0.1)
+
+
 @pytest.mark.parametrize(
     ("fit", "bits"),
     [
@@ -183,5 +195,42 @@ def test_virtual_stages_stay_open_where_the_closing_link_carries_more_and_nothin
     monkeypatch.setattr(schedule_fit, "fitting_schedule", lambda *_: None)
     transfers, pipelines, clock, _ = played(one_f_one_b(4, 4))
     pipes = Pipelines(pipelines, [(0, 1)], [(0, 1)], [(0, 1)], rings=True)
-    fit = schedule_fit._with_messages(transfers, pipes, pair_features(transfers, clock), clock, 32, RULES)
+    fit = schedule_fit.fit_of_messages(transfers, pipes, pair_features(transfers, clock), clock, 32, RULES)
     assert fit.micro_batches == batches
+
+
+@pytest.mark.parametrize("order", [one_f_one_b(4, 2), one_f_one_b(8, 4), gpipe(3, 8), interleaved(4, 8, 2)])
+def test_pipelines_that_a_schedule_explains_the_other_way_round_are_turned(order):
+    transfers, pipelines, clock, _ = played(order)
+    features = pair_features(transfers, clock, RULES)
+    number = {ends: i for i, ends in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+
+    def found(members, clear=0.2):
+        links = [(number[a, b], number[b, a]) for path in members for a, b in pairwise(path)]
+        pipes = Pipelines(members, links, links[-1:], [], rings=False, clear=clear)
+        return batches_and_schedule(transfers, pipes, features, clock)
+
+    assert found(pipelines).turned == 0.0
+    backwards = found(tuple(path[::-1] for path in pipelines))
+    assert (backwards.turned > 0.5, backwards.micro_batches) == (True, order.micro_batches)
+    assert found(tuple(path[::-1] for path in pipelines), clear=1.0).turned == 0.0  # rests are surer
+
+
+def test_stages_whose_ends_send_each_other_nothing_are_not_interleaved(monkeypatch):
+    """Their moments are those of interleaved stages, but the link from the last stage to the first is missing."""
+    transfers, pipelines, clock, messages = played(interleaved(4, 8, 2))
+    features = pair_features(transfers, clock, RULES)
+    number = {ends: i for i, ends in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+    links = [(number[a, b], number[b, a]) for path in pipelines for a, b in pairwise(path)]
+    pipes = Pipelines(pipelines, links, links[-1:], [], rings=False)
+    seen = (transfers, pipes, features, clock, messages, RULES)
+    assert schedule_fit.fit_of_messages(*seen).micro_batches == 8
+    monkeypatch.setattr(schedule_fit, "_may_be_folded", lambda *_: False)
+    assert schedule_fit.fit_of_messages(*seen).micro_batches == 16
+
+
+def test_interleaved_stages_show_without_their_closing_link():
+    """Tied embeddings a thousand times as large hide it."""
+    fit = fitting_schedule(*played(interleaved(4, 8, 4)), folded=True)
+    assert fit is not None
+    assert (fit.schedule, fit.micro_batches) == (Schedule.INTERLEAVED, 8)

@@ -97,6 +97,10 @@ class CompositionRules:
     shards_bits: float = 18.0
     """Bits that shards with replicas cost that moments and fixed ratios of bytes (`hybrid`) do not show."""
 
+    not_found_bits: float = 4.0
+    """Bits that shards with replicas cost besides which the passes did not find: they find nine of ten of true ones
+    (trees hide some), and none where there are none."""
+
     merged_bits: float = 6.0
     """Bits that two collectives cost that take the very same pairs: bytes do not show the second one."""
 

@@ -66,6 +66,29 @@ class StageRules:
     counted_rounds: int = 3
     """Rounds in which the usual message is the median of those that are nearer to one of it than to none or two."""
 
+    message_spreads: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.07, 0.13, 0.3)
+    """Shares by which the messages of a step may differ that are tried: equal ones with headers, sequences of many
+    lengths (0.13), one packet in ten of small messages (0.3). Twice the one before: no spread is far from one."""
+
+    single_messages: float = 0.05
+    """Share of the bursts of whole messages that are single ones, at least: messages follow each other at once by
+    chance, sampled records are so many packets as were seen, and never one."""
+
+    alike_pieces: int = 4
+    """Pieces of one size that a message may be cut into (by buffers of a library)."""
+
+    bursts_priced: int = 1000
+    """Bursts whose bytes are priced: ten steps of a hundred messages; more take longer and say the same."""
+
+    bursts_that_tell: int = 150
+    """Bursts of a job that tell something of their own: all links of a pipeline send the same messages, and the pieces
+    of a message are not as the model has them. With 500 half of the messages of many lengths were counted one too many
+    (25 for 24, 33 for 32)."""
+
+    lossless_steps: float = 0.87
+    """Quantile of the bytes of a step from which on nothing is missing: where a record in fifty is lost, of 64 messages
+    one step in four is complete."""
+
     agreed_apart: float = 0.1
     """Share of the usual distance between two silences of a step within which silences of two pairs are at one
     place."""
@@ -104,7 +127,8 @@ class StageRules:
     """Pipelines whose moments are put together: all do the same."""
 
     most_messages: int = 2048
-    """Messages of one pipeline in a step up to which schedules are played through."""
+    """Messages of one pipeline in a step up to which all of its links are compared with a schedule; of more, so many
+    links as have these."""
 
     most_chunks: int = 8
     """Chunks of the model per rank that are tried."""
@@ -126,6 +150,16 @@ class StageRules:
 
     schedule_chance: float = 0.9
     """Nats per message from which on a fit is no better than that of messages at random moments (1.1 and more)."""
+
+    moments_that_tell: float = 10.0
+    """Messages of a link whose moments tell something of their own where all schedules miss them: the same waits shift
+    all that follow."""
+
+    schedule_random: float = 1.1
+    """Nats per message that messages at random moments miss the best schedule by, at the least..."""
+
+    random_messages: int = 18
+    """...where there are so many; of four times as many each is off by twice as many messages."""
 
     schedule_hopeless: float = 2.0
     """Nats per message from which on even the best schedule says that the messages were not counted rightly: of 420
