@@ -60,12 +60,18 @@ def model_text(facts: JobFacts | None) -> str:
         return "unknown"
     gradients = f"{_range(size.gradient_bytes_per_gpu, data_size)} of gradients per GPU {_WAYS[size.synchronisation]}"
     rivals = [one for one in facts.sizes if one.confidence >= size.confidence / 2]
+    gathered = len({one.gradient_element_bytes for one in rivals}) < len(rivals)
     sizes = ", or ".join(
         f"{_range(one.parameters_per_gpu, _count)} parameters{_whole(one)} if gradients have "
-        f"{plural(one.gradient_element_bytes, 'byte')}"
+        f"{plural(one.gradient_element_bytes, 'byte')}{_as_gathered(one) if gathered else ''}"
         for one in rivals
     )
     return f"{gradients}; {sizes}; confidence {significant(size.confidence, 2)}"
+
+
+def _as_gathered(size: ModelSize) -> str:
+    """In which format parameters are gathered, where readings that agree on the gradients differ by it."""
+    return f" and parameters {size.parameter_element_bytes}"
 
 
 def _whole(size: ModelSize) -> str:

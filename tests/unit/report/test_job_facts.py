@@ -48,3 +48,14 @@ def test_the_use_of_the_network_in_one_line():
         "12 % of a step is exposed communication, pipeline bubble 5.3 %, gradients at 13.4 Gb/s"
     )
     assert (network_text(JobFacts()), network_text(None), model_text(None)) == ("unknown",) * 3
+
+
+def test_readings_that_differ_by_what_is_gathered_alone_say_so():
+    way = Synchronisation.SHARDED_PARAMETERS
+    sizes = tuple(
+        ModelSize(way, 4, gathered, (count,), (4 * count,), count, 4 * count, 0.4)
+        for gathered, count in ((2, 30_000_000), (4, 20_000_000))
+    )
+    text = model_text(JobFacts(sizes=sizes))
+    assert "30 M parameters if gradients have 4 bytes and parameters 2" in text
+    assert "20 M parameters if gradients have 4 bytes and parameters 4" in text
