@@ -245,6 +245,7 @@ FORMULAS = {
     "parallelism/likely_messages.py:0.2": "where an iteration starts",
     "parallelism/likely_messages.py:0.9": "keeps shares from becoming one",
     "parallelism/likely_messages.py:0.95": "keeps shares from becoming one",
+    "parallelism/likely_messages.py:9.0": "deviations beyond which the normal density is nothing (1e-18)",
     "parallelism/likely_messages.py:0.97": "keeps shares from becoming one",
     "parallelism/optimizer_pause.py:1.5": "a place and its neighbours",
     "parallelism/tensor_peers.py:1.5": "Student's distribution of two degrees",

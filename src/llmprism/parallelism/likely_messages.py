@@ -108,27 +108,32 @@ def _nats_of(share: Float64, number: float, spread: float, fewest: float) -> flo
     messages follow each other, are fitted in a few rounds; a burst is so many messages as it is next to. Where fewer
     than the `fewest` are single messages the number is none of messages, but of packets."""
     anything, piece, following, nats, single = 0.05, 0.15, 0.2, 0.0, 0.0
+    width = spread * np.sqrt(np.arange(int(share.max() * number + 0.5) + 1))
+    level = np.zeros(width.size)  # of the density of so many messages, at its middle
     for _ in range(5):
-        nats = np.log(number) * share.size
+        level[1:] = (1.0 - anything - piece) * (1.0 - following) / (np.sqrt(2.0 * np.pi) * width[1:])
+        level[1:] *= following ** np.arange(level.size - 1)
         any_sum, piece_sum, whole_sum, messages, single = 0.0, 0.0, 0.0, 0.0, 0.0
-        for one in share:
-            size = one * number
+        nats, product, as_any = np.log(number) * share.size, 1.0, anything / number
+        for i in range(share.size):
+            size = share[i] * number
             count = int(size + 0.5)
-            as_any = anything / number
             as_piece = piece if size < 1.0 else 0.0
             as_whole = 0.0
             if count >= 1:
-                width = spread * np.sqrt(count)
-                off = (size - count) / width
-                as_whole = (1.0 - anything - piece) * (1.0 - following) * following ** (count - 1)
-                as_whole *= np.exp(-0.5 * off * off) / (width * np.sqrt(2.0 * np.pi))
+                off = (size - count) / width[count]
+                as_whole = level[count] * np.exp(-0.5 * off * off) if abs(off) < 9.0 else 0.0  # 1e-18 beyond that
             total = as_any + as_piece + as_whole
-            nats += np.log(total)
+            product *= total
+            if i % 16 == 15:  # one logarithm for as many factors as no product of them leaves the range of numbers
+                nats, product = nats + np.log(product), 1.0
+            as_piece, as_whole = as_piece / total, as_whole / total
             any_sum += as_any / total
-            piece_sum += as_piece / total
-            whole_sum += as_whole / total
-            single += as_whole / total if count == 1 else 0.0
-            messages += count * as_whole / total
+            piece_sum += as_piece
+            whole_sum += as_whole
+            single += as_whole if count == 1 else 0.0
+            messages += count * as_whole
+        nats += np.log(product)
         anything = min(max(any_sum / share.size, 0.001), 0.95)
         piece = min(max(piece_sum / share.size, 0.001), 0.95)
         most = max((anything + piece) / 0.97, 1.0)
