@@ -95,6 +95,8 @@ def remove(tag: str) -> None:
 
 def build(scenario: Scenario, tag: str) -> Fabric:
     """Makes the fabric of a scenario; whatever the same tag left behind is removed first."""
+    if not tag.startswith(TAG):
+        raise RuntimeError(f"--tag {tag}: must begin with {TAG!r}, or nothing removes the namespaces again")
     remove(tag)
     spec = scenario.fabric
     switches = f"{tag}f"
