@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -51,6 +52,15 @@ class Slowdown:
     placed: bool
     terms: Float64
     blamed: bool
+
+
+class Case(Protocol):
+    """Whatever is decided between members by a weighted sum of signs: one row of them for each, and who is right."""
+
+    @property
+    def signs(self) -> Float64: ...
+    @property
+    def right(self) -> Bool: ...
 
 
 def slowdowns(part: str, report: Report, truth: Truth) -> Iterator[Slowdown]:
@@ -108,7 +118,7 @@ def of_seeds(first: int, count: int) -> Iterator[Slowdown]:
                 yield from slowdowns("seeds", report, read_truth(place / "truth.json.gz"))
 
 
-def who(cases: Sequence[Slowdown], ridge: float = 0.5) -> Float64:
+def who(cases: Sequence[Case], ridge: float = 0.5) -> Float64:
     """Weights that make the right members most likely: Newton steps of a softmax, halved where they lead nowhere."""
     weights: Float64 = np.zeros(cases[0].signs.shape[1])
     for _ in range(100):
@@ -127,18 +137,18 @@ def who(cases: Sequence[Slowdown], ridge: float = 0.5) -> Float64:
     return weights
 
 
-def _shares(case: Slowdown, weights: Float64) -> Float64:
+def _shares(case: Case, weights: Float64) -> Float64:
     odds = case.signs @ weights
     share = np.exp(odds - odds.max())
     return np.asarray(share / share.sum())
 
 
-def _gain(cases: Sequence[Slowdown], weights: Float64, ridge: float) -> float:
+def _gain(cases: Sequence[Case], weights: Float64, ridge: float) -> float:
     likely = sum(float(np.log(_shares(case, weights)[case.right].sum())) for case in cases)
     return likely - 0.5 * ridge * float(weights @ weights)
 
 
-def named(cases: Sequence[Slowdown], weights: Float64) -> int:
+def named(cases: Sequence[Case], weights: Float64) -> int:
     return sum(bool(case.right[int(np.argmax(case.signs @ weights))]) for case in cases)
 
 

@@ -42,10 +42,10 @@ def _all_live(running: Ending, state: LastState, culprit: int, rules: FaultRules
     return bool(later.all() or (culprit >= 0 and later[culprit] and later.mean() >= rules.endings.heard))
 
 
-def hung(running: Ending, job: Job, state: LastState, blamed: tuple[int, int], until: int, rules: FaultRules) -> bool:
-    """Do the ranks live, and nothing but an answer is missing? Else one of them died. `blamed` are the rows of the
-    member that is surely to blame, and of the one that likely is (-1: nobody)."""
-    rule, (named, culprit) = rules.endings, blamed
+def hung(running: Ending, job: Job, state: LastState, culprit: int, until: int, rules: FaultRules) -> bool:
+    """Do the ranks live, and nothing but an answer is missing? Else one of them died. `culprit` is the row of the
+    member that is to blame (-1: nobody)."""
+    rule = rules.endings
     beats = Heartbeats.of(job, state.last_ns, running.period_ns, rules, until)
     if written_to_in_vain(state, culprit, running.silence_ns, rules):
         return True
@@ -54,20 +54,20 @@ def hung(running: Ending, job: Job, state: LastState, blamed: tuple[int, int], u
     if _all_live(running, state, culprit, rules):
         return True
     if beats.go_on(running.alive_ns):
-        if named < 0:
+        if culprit < 0:
             return not some_are_gone(state, running.silence_ns, rules)
-        if not alone(state, named, rules):
+        if not alone(state, culprit, rules):
             return True
         talk = rule.still_written_to * (running.alive_ns - running.last_ns)
-        return bool(state.addressed_ns[named] >= running.last_ns + talk)  # nobody writes to a dead one
+        return bool(state.addressed_ns[culprit] >= running.last_ns + talk)  # nobody writes to a dead one
     watched = running.silence_ns >= max(rule.watched_steps * running.period_ns, rule.watched_ns)
     if beats.gap_ns is None and watched and talks_a_lot(job, running, rules):
         return not noticed_a_death(state, culprit, running.period_ns, rules)
-    if named < 0:
+    if culprit < 0:
         return False
-    due = float(state.due_ns[named])
+    due = float(state.due_ns[culprit])
     reach = max(rule.addressed_share * running.period_ns, rule.addressed_ns)
-    written_to = state.supplied_ns[named] > max(due, float(state.heard_ns[named])) + reach
+    written_to = state.supplied_ns[culprit] > max(due, float(state.heard_ns[culprit])) + reach
     without = running.last_ns - due > max(rule.without_share * running.period_ns, rule.without_ns)
     return bool(written_to or without)
 

@@ -14,9 +14,9 @@ class Ending:
     """The traffic after step `step - 1`, which ended at `begun_ns`, ends at `last_ns`; then came `silence_ns`.
 
     `state` is running, ended, crashed or hung. `culprit` (row of the member, -1: nobody stands out) was due at
-    `since_ns`, `lead_ns` before the next one; it is `likely` where that alone is not sure, and all signs together put
-    it ahead of the others. `candidates` is how many may be to blame by their due times. `suspects` are who else may be
-    to blame, the likeliest first. `sure` is how sure it is that the job has not ended, where nobody is to blame.
+    `since_ns`, `lead_ns` before the next one; `chance` is how likely it is the one. `suspects` are who else may be to
+    blame, each with its chance, the likeliest first. `sure` is how sure it is that the job has not ended, where nobody
+    is to blame.
     `resumed_ns` is None where the job did not come back; `alive_ns` is the time of the last message of any sort between
     its members before it did.
     """
@@ -32,10 +32,8 @@ class Ending:
     culprit: int = -1
     since_ns: int = 0
     lead_ns: float = 0.0
-    heard_alone: bool = False
-    likely: bool = False
-    candidates: int = 0
-    suspects: tuple[int, ...] = ()
+    chance: float = 0.0
+    suspects: tuple[tuple[int, float], ...] = ()
     sure: float = 1.0
 
     @property

@@ -5,8 +5,8 @@ the step after them. One that breaks off stands at another point. If all members
 control messages, they said goodbye and nobody died. Where nobody is missing, and all stand at the same point of their
 step (`stand_together`) or after a whole number of steps, the job has ended, although it does not rest there in others.
 
-*Who was overdue first.* `last_state` knows when each member's next message was due. Whoever waits for another is due
-after it, so the member to blame is the one that was due first, unless it is still heard while others are not.
+*Who stopped.* `last_state` knows when each member's next message was due, and `first_to_stop` who was missed. Who is to
+blame all signs decide together (`who_stopped`), but for a member that alone fell silent.
 
 *Dead or hung.* Nobody writes to a dead rank; the peers of a hung one go on writing to it until they need its answer.
 Heartbeats that go on mean that ranks live, heartbeats that stop that they died.
@@ -32,18 +32,16 @@ from llmprism.diagnose.first_to_stop import (
     heard_after,
     heard_again,
     is_starved,
-    may_be_to_blame,
-    most_likely,
     overdue_first,
     silent_as_never_before,
     silent_first,
-    tied_elsewhere,
 )
 from llmprism.diagnose.heartbeats import Heartbeats
 from llmprism.diagnose.last_state import LastState, last_state
 from llmprism.diagnose.noticed import next_to_all_that_noticed
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.diagnose.usual_rest import rests_as_usual, whole_job
+from llmprism.diagnose.usual_rest import WholeJob, rests_as_usual, whole_job
+from llmprism.diagnose.who_stopped import who_stopped
 from llmprism.model.flows import Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.timeline import Steps, Timeline
@@ -117,7 +115,8 @@ def ending_at(
     if together and running.silence_ns <= late:
         return running  # all stand at the same point: the next message may be late
     silenced = _silenced(running, job, state, silent, gone, until, rules)
-    blamed = _blamed(running, job, state, (first, silenced), (until, late), rules, connects=connects, sure=missed)
+    firsts, times = (first, silenced), (until, late)
+    blamed = _blamed(running, job, whole, state, firsts, silent, times, rules, connects=connects, sure=missed)
     if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
         return replace(blamed, state=JobState.CRASHED)
     return blamed if connects or not watched else _unless_ended(blamed, state, rules)
@@ -272,65 +271,44 @@ def _all_said_goodbye(state: LastState, period: float, alive: int, rules: FaultR
 def _blamed(
     running: Ending,
     job: Job,
+    whole: WholeJob,
     state: LastState,
     firsts: tuple[int, int],
+    silent: Float64,
     times: tuple[int, float],
     rules: FaultRules,
     *,
     connects: bool,
     sure: bool,
 ) -> Ending:
-    """`firsts` are who was due first and who fell silent first (-1: nobody). `sure`: somebody was surely missed, so
-    that the job has neither ended nor only paused. `times` are until when it was watched, and for how long its next
-    message may be late."""
+    """`firsts` are who was due first and who fell silent first (-1: nobody), `silent` for how much longer than ever
+    each has been. `sure`: somebody was surely missed, so that the job has neither ended nor only paused. `times` are
+    until when it was watched, and for how long its next message may be late."""
     (first, silenced), (until, late) = firsts, times
     owes = first >= 0 and state.exact and first == first_to_owe(state, running.period_ns, rules)
     missed = sure or owes or _went_on_without(state, first, rules)
     if not missed and not connects and _may_have_ended(state, running, rules):
         return _as(running, JobState.ENDED)
-    named = first if missed and (owes or _surely_first(state, first, job.places, running, rules)) else -1
-    if named >= 0 and not owes and tied_elsewhere(state, first, job.places, running.period_ns, rules):
-        named = -1
-    named = silenced if silenced >= 0 else named
-    if named < 0 and not connects:
+    stands_out = silenced >= 0 or (missed and (owes or _surely_first(state, first, job.places, running, rules)))
+    if not stands_out and not connects:
         if running.silence_ns <= max(late, 0 if sure else rules.endings.watched_ns):
             return running  # nobody is surely missing: the next message may be late
         if not sure and not state.exact and not heard_after(state, rules).any():
             return _as(running, JobState.ENDED)  # it may rest here: its bytes do not tell, and nobody noticed a death
-    others = _others(state, running, rules)
-    likely = named < 0 and bool(others) and others[0] >= 0
-    culprit = others[0] if likely else named
+    suspects = who_stopped(job, whole, state, silent, running.period_ns, rules)
+    culprit = silenced if silenced >= 0 else suspects.culprit(rules)
+    chance = rules.endings.sure_silenced if silenced >= 0 else suspects.sure
     due = np.nan_to_num(state.due_ns[culprit] if culprit >= 0 else np.nan, nan=float(running.last_ns))
     return replace(
         running,
-        state=JobState.HUNG if hung(running, job, state, (named, culprit), until, rules) else JobState.CRASHED,
+        state=JobState.HUNG if hung(running, job, state, culprit, until, rules) else JobState.CRASHED,
         culprit=culprit,
         since_ns=int(min(due, running.last_ns)),
         lead_ns=_lead_ns(state, culprit) if culprit >= 0 else 0.0,
-        heard_alone=not likely and culprit >= 0 and alone(state, culprit, rules, others=1.0),
-        likely=likely,
-        candidates=int(np.isfinite(may_be_to_blame(state, running.period_ns, rules)).sum()),
-        suspects=tuple(row for row in others if row not in (-1, culprit)),
+        chance=chance if culprit >= 0 else 0.0,
+        suspects=tuple(one for one in suspects.likeliest if one[0] != culprit),
         sure=1.0 if connects else sure_of_a_stop(state, _surely_overdue(state, rules), running.period_ns, rules),
     )
-
-
-def _others(state: LastState, running: Ending, rules: FaultRules) -> list[int]:
-    """Who may be to blame, the likeliest first; -1 before them where the first is not ahead of the others. Nobody where
-    bytes do not tell how far a member is, or what is usual is not known."""
-    rule = rules.endings
-    if running.step < rule.few_steps or not state.exact:
-        return []
-    rows, ahead = most_likely(state, running.period_ns, rules)
-    named = ahead >= rule.clear_ahead and len(rows) <= rule.few_to_blame and _was_missed(state, rows[0], rules)
-    return rows[: rule.most_suspects] if named else [-1, *rows[: rule.most_suspects]]
-
-
-def _was_missed(state: LastState, row: int, rules: FaultRules) -> bool:
-    """Was this member due, within its jitter, when the others stopped, or did others notice that it was gone? Else all
-    stopped for a reason of their own: somebody ended the job."""
-    jitter = rules.endings.sure_spreads * float(state.spread_ns[row])
-    return float(state.due_ns[row]) <= state.last_ns + jitter or bool(heard_again(state, rules).any())
 
 
 def _surely_first(state: LastState, first: int, places: Sequence[str], running: Ending, rules: FaultRules) -> bool:

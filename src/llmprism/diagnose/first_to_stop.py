@@ -31,17 +31,17 @@ __all__ = [
     "due_with",
     "elsewhere",
     "first_to_owe",
+    "has_announced",
     "heard_after",
     "heard_again",
+    "involved_ns",
     "is_starved",
     "may_be_to_blame",
-    "most_likely",
     "noticed_a_death",
     "overdue_first",
     "silent_as_never_before",
     "silent_first",
     "some_are_gone",
-    "tied_elsewhere",
     "written_to_in_vain",
 ]
 
@@ -90,7 +90,7 @@ def overdue_first(state: LastState, period: float, rules: FaultRules) -> int:
         return owing
     if not state.talks and not heard_again(state, rules).any():
         return first  # who happens to be heard, or written to, last is chance
-    involved = np.where(tied, np.minimum(_involved_ns(state), state.last_ns), np.inf)
+    involved = np.where(tied, np.minimum(involved_ns(state), state.last_ns), np.inf)
     return int(np.lexsort((due, involved))[0])
 
 
@@ -115,25 +115,6 @@ def due_with(state: LastState, first: int, period: float, rules: FaultRules) -> 
     return np.asarray(tied)
 
 
-def tied_elsewhere(state: LastState, first: int, places: Sequence[str], period: float, rules: FaultRules) -> bool:
-    """Was a member of another place (`places` names that of each) due at the same time as this one, by less than what
-    pauses vary by, and is the due time all that tells? All members of a collective that one of them does not join owe
-    a message of the same moment, and to name one is to guess, unless one is heard again and the other is not, or the
-    transport talks and one was heard or written to for longer: what all of them do alike tells nothing. One in the
-    middle of a message was held up by one that had not begun, and one that has got nothing since it last sent waits
-    for one that has. A place are those that move as one, a tensor-parallel group, or a server where these are not
-    known."""
-    heard, involved = heard_again(state, rules), np.minimum(_involved_ns(state), state.last_ns)
-    alike = (heard == heard[first]) & (state.pause_ns >= rules.endings.in_flow * period)
-    if state.talks or heard.any():
-        alike &= involved <= involved[first]
-    varies = np.hypot(np.nan_to_num(state.spread_ns), np.nan_to_num(state.spread_ns[first]))
-    if state.supplied_ns.size and state.supplied_ns[first] > state.sent_ns[first]:
-        alike &= state.supplied_ns > state.sent_ns
-    tied = due_with(state, first, period, rules) & alike & (state.due_ns - state.due_ns[first] <= varies)
-    return bool((tied & elsewhere(first, places, tied.size)).any())
-
-
 def elsewhere(first: int, places: Sequence[str], members: int) -> Bool:
     """Members that are not in the same place as this one (`places` names that of each), as far as that is known."""
     servers = np.array(places) if places else np.full(members, "")
@@ -155,11 +136,11 @@ def _let_down(state: LastState, first: int, period: float, rules: FaultRules) ->
     supplier = int(state.supplier[first]) if state.supplier.size else -1
     if supplier < 0 or not state.pause_ns[supplier] >= rules.endings.in_flow * period:
         return False
-    involved = _involved_ns(state)
+    involved = involved_ns(state)
     return bool(state.sent_ns[supplier] <= state.sent_ns[first] and involved[supplier] < involved[first])
 
 
-def _involved_ns(state: LastState) -> Float64:
+def involved_ns(state: LastState) -> Float64:
     """When each member was last heard or written to: nobody writes to one that takes nothing, and it says nothing."""
     return np.maximum(state.heard_ns, state.addressed_ns).astype(np.float64)
 
@@ -183,7 +164,7 @@ def noticed_a_death(state: LastState, culprit: int, period: float, rules: FaultR
     rule = rules.endings
     in_flow = state.pause_ns < rule.in_flow * period
     late = _noticed_something(state, rules) & (np.arange(state.sent_ns.size) != culprit)
-    could_go_on = ~in_flow & ~is_starved(state, rules) & ~_announced(state)
+    could_go_on = ~in_flow & ~is_starved(state, rules) & ~has_announced(state)
     speechless = could_go_on & (state.heard_ns <= state.sent_ns + rule.heard_ns)
     blamed = 1 if culprit < 0 else int(speechless[culprit])
     gone = bool(state.announced.any()) and int(speechless.sum()) > blamed
@@ -205,12 +186,12 @@ def some_are_gone(state: LastState, silence_ns: int, rules: FaultRules) -> bool:
     """Are some members neither heard nor written to any more while half of them talk until the end? Ranks that wait for
     one that hangs talk like it; who notices a death leaves."""
     rule = rules.endings
-    gone = _involved_ns(state) <= state.last_ns + rule.heard_ns
+    gone = involved_ns(state) <= state.last_ns + rule.heard_ns
     talks_on = state.heard_ns >= state.last_ns + rule.to_the_end * silence_ns
     return bool(gone.any() and talks_on.mean() >= rule.heard_members)
 
 
-def _announced(state: LastState) -> Bool:
+def has_announced(state: LastState) -> Bool:
     """Members that announce their next message; nobody where that was not looked at."""
     return state.announced if state.announced.size else np.zeros(state.sent_ns.size, dtype=np.bool_)
 
@@ -226,7 +207,7 @@ def may_be_to_blame(state: LastState, period: float, rules: FaultRules) -> Float
     before it; where nobody was, it lacks what comes later, unless it stopped in the middle of a message. Who announces
     its next message lives, whenever that was due."""
     due = state.due_ns.copy()
-    announced = _announced(state)
+    announced = has_announced(state)
     starved = is_starved(state, rules) | announced  # who announces sends its next message, and nobody takes it
     if np.isfinite(due[~starved]).any():
         first = int(np.nanargmin(np.where(starved, np.nan, due)))
@@ -240,25 +221,6 @@ def may_be_to_blame(state: LastState, period: float, rules: FaultRules) -> Float
     elif np.isfinite(due[~heard]).any():
         due[heard] = np.nan
     return due
-
-
-def most_likely(state: LastState, period: float, rules: FaultRules) -> tuple[list[int], float]:
-    """Members that may be to blame, the likeliest first, and by how much the first is ahead of all others: the sum of
-    its leads by each of the three clocks, in steps, none of which counts for more than `most_lead`. Infinite where
-    there is only one. After the last message of the job the clocks stop: whoever is heard then lives, and when it
-    happens to be heard is chance."""
-    rows = np.flatnonzero(np.isfinite(may_be_to_blame(state, period, rules)))
-    if rows.size <= 1:
-        return rows.tolist(), float("inf") if rows.size else 0.0
-    clocks = (state.heard_ns, _involved_ns(state))
-    ahead = np.zeros((rows.size, rows.size))
-    for clock in (*(np.minimum(clock, state.last_ns) for clock in clocks), state.due_ns):
-        lead = (clock[rows][None, :] - clock[rows][:, None]) / max(period, 1.0)
-        ahead += np.clip(lead, -rules.endings.most_lead, rules.endings.most_lead)
-    np.fill_diagonal(ahead, np.inf)
-    least = ahead.min(axis=1)
-    order = np.argsort(-least, kind="stable")
-    return rows[order].tolist(), float(least[order[0]])
 
 
 def silent_as_never_before(job: Job, last_ns: int, since_ns: int = 0) -> Float64:

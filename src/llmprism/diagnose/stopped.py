@@ -99,40 +99,28 @@ def _finding(
         severity=1.0,
         confidence=_confidence(ending, rules),
         lost_gpu_seconds=round(lost / 1e9 * len(job.members), 3),
-        summary=_summary(job, ending, hung=hung),
+        summary=_summary(job, ending, rules, hung=hung),
         evidence=_evidence(ending),
-        alternatives=_suspects(job, ending, FindingKind.HANG if hung else FindingKind.CRASH, rules),
+        alternatives=_suspects(job, ending, FindingKind.HANG if hung else FindingKind.CRASH),
     )
 
 
-def _suspects(job: Job, ending: Ending, kind: FindingKind, rules: FaultRules) -> tuple[Alternative, ...]:
-    """The members that may be to blame where nobody surely is."""
-    if ending.culprit >= 0 and not ending.likely:
-        return ()
-    left = 1.0 - rules.endings.sure_likely if ending.likely else rules.endings.sure_suspect
-    shares = (left / 2**place for place in range(len(ending.suspects)))
-    return tuple(
-        Alternative(kind, _where(job, row), round(share, 3)) for row, share in zip(ending.suspects, shares, strict=True)
-    )
+def _suspects(job: Job, ending: Ending, kind: FindingKind) -> tuple[Alternative, ...]:
+    """The members that may be to blame instead, or where nobody surely is."""
+    return tuple(Alternative(kind, _where(job, row), round(chance, 3)) for row, chance in ending.suspects)
 
 
 def _confidence(ending: Ending, rules: FaultRules) -> float:
-    """High where the culprit alone is no longer heard after it was missed; low where it has not been missing for long,
-    and may go on, or where the job may evaluate."""
+    """How likely the culprit is the one; low where it has not been missing for long, and may go on, or where the job
+    may evaluate."""
     rule, period = rules.endings, ending.period_ns
     if not ending.broken_off and ending.alive_ns - ending.last_ns < max(rule.hang_ns, rule.hang_steps * period):
         return rule.sure_pause
     if ending.culprit < 0:
         return round(min(rule.sure_nobody, ending.sure), 3)
-    if ending.likely:
-        return rule.sure_likely
-    overdue = ending.last_ns - ending.since_ns
-    watched = overdue + ending.silence_ns
-    sure = rule.sure_alone if ending.heard_alone and overdue > rule.clear_overdue * period else rule.sure_due
-    if ending.candidates > rule.few_to_blame:
-        sure = rule.sure_many
+    watched = ending.last_ns - ending.since_ns + ending.silence_ns
     early = ending.state is JobState.HUNG and watched < max(rule.watched_steps * period, rule.watched_ns)
-    return min(sure, rule.sure_early) if early else sure
+    return round(min(ending.chance, rule.sure_early) if early else ending.chance, 3)
 
 
 def _evidence(ending: Ending) -> tuple[Evidence, ...]:
@@ -164,14 +152,14 @@ def _where(job: Job, row: int) -> Where:
     return Where(WhereType.GPU, job.transfers.addresses[job.members[row]])
 
 
-def _summary(job: Job, ending: Ending, *, hung: bool) -> str:
+def _summary(job: Job, ending: Ending, rules: FaultRules, *, hung: bool) -> str:
     row = ending.culprit
     if hung and not ending.broken_off:
         quiet = ending.silence_ns / 1e9
         advice = "take stack dumps and look for a rank that computes or waits for data; no fault if it evaluates"
         return f"The job has not begun step {ending.step} for {quiet:.0f} s although its ranks are alive: {advice}."
     who = f"GPU {job.transfers.addresses[job.members[row]]}" if row >= 0 else "A GPU"
-    who = f"Most likely {who}" if ending.likely else who
+    who = f"Most likely {who}" if row >= 0 and ending.chance < rules.who_stopped.plainly else who
     others = f"the job's other {len(job.members) - 1} GPUs stopped with it"
     if hung:
         advice = "take a stack dump of that rank, check its GPU for an Xid and its NIC for link flaps"

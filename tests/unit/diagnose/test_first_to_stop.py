@@ -14,13 +14,11 @@ from llmprism.diagnose.first_to_stop import (
     first_to_owe,
     heard_again,
     may_be_to_blame,
-    most_likely,
     noticed_a_death,
     overdue_first,
     silent_as_never_before,
     silent_first,
     some_are_gone,
-    tied_elsewhere,
     written_to_in_vain,
 )
 from llmprism.diagnose.last_state import LastState
@@ -65,43 +63,6 @@ def hang(**changes):
     return state(**{**usual, **changes})
 
 
-def test_of_two_due_at_the_same_time_the_one_that_was_silent_first_is_ahead():
-    rows, ahead = most_likely(hang(), PERIOD, RULES)
-    assert rows[0] == 1
-    assert ahead >= RULES.endings.clear_ahead
-
-
-def test_nobody_is_ahead_where_both_are_silent_for_as_long():
-    rows, ahead = most_likely(hang(heard=[0, -64, -64, 0], addressed=[0, -2, -2, 0]), PERIOD, RULES)
-    assert set(rows[:2]) == {1, 2}
-    assert ahead < RULES.endings.clear_ahead
-
-
-def test_who_waits_for_another_is_no_suspect_however_long_it_is_silent():
-    waiting = hang(sent=[-300, -64, -64, 0], heard=[-300, -64, -3, 0], lag=[-0.03, 0.0, 0.0, 0.0])
-    assert 0 not in most_likely(waiting, PERIOD, RULES)[0]
-
-
-def test_when_living_members_happen_to_be_heard_again_is_chance():
-    """All talk on for seconds; that one does so for longer says nothing."""
-    talk = {"sent": [0, 0, 0, 0], "pause": [3, 3, 3, 3], "addressed": [9000, 9500, 9900, 9100], "lag": [0.0] * 4}
-    rows, ahead = most_likely(state(heard=[9000, 4000, 9800, 9900], **talk), PERIOD, RULES)
-    assert len(rows) == 4
-    assert ahead < RULES.endings.clear_ahead
-
-
-def test_one_sign_alone_counts_for_no_more_than_its_most():
-    """Who has not been heard for most of a step because it computes is not ahead of one that was due long before."""
-    one = state(sent=[-230, -200, 0, 0], pause=[280, 20, 0, 0], heard=[-230, -200, 0, 0], addressed=[-200, -200, 0, 0])
-    assert most_likely(one, PERIOD, RULES)[0][0] == 1
-
-
-def test_the_one_that_alone_is_not_heard_again_is_ahead_of_all():
-    rows, ahead = most_likely(hang(heard=[500, -64, 500, 500]), PERIOD, RULES)
-    assert rows == [1]
-    assert ahead == float("inf")
-
-
 def test_who_only_says_what_it_says_there_in_other_steps_has_noticed_nothing():
     one = hang(heard=[3, -64, -3, 5])
     assert heard_again(one, RULES).tolist() == [True, False, False, True]
@@ -129,7 +90,6 @@ def test_one_that_stops_in_the_middle_of_a_message_was_let_down_by_the_one_that_
 def test_nobody_is_due_where_nothing_is_known_of_anybody():
     unknown = state(sent=[np.nan] * 3, pause=[np.nan] * 3, heard=[0] * 3, addressed=[0] * 3)
     assert overdue_first(unknown, PERIOD, RULES) == -1
-    assert most_likely(unknown, PERIOD, RULES) == ([], 0.0)
 
 
 def test_who_is_held_up_in_a_message_waits_for_one_that_has_not_begun():
@@ -234,33 +194,6 @@ def test_ranks_that_wait_for_one_that_hangs_talk_on_and_those_that_notice_a_deat
     assert found == [False, False, True, False]
 
 
-@pytest.mark.parametrize(
-    ("due_later_ms", "places", "tied"),
-    [
-        (1, ("a", "b", "c", "d"), True),
-        (1, ("a", "b", "b", "d"), False),  # of one server: one place
-        (1, (), True),  # nobody knows who shares a server
-        (7, ("a", "b", "c", "d"), False),  # more than the pauses vary by
-    ],
-)
-def test_of_members_of_several_servers_that_were_due_in_the_same_moment_nobody_is_first(due_later_ms, places, tied):
-    later = hang(pause=[0, 58, 58 + due_later_ms, 0], heard=[0, -64, -64, 0], addressed=[0, -64, -64, 0])
-    assert not later.talks
-    assert tied_elsewhere(later, 1, places, PERIOD, RULES) is tied
-    assert tied_elsewhere(replace(later, talks=True), 1, places, PERIOD, RULES) is tied, "both say the same"
-    heard_later = replace(later, heard_ns=later.heard_ns + MS * np.array([0, 0, 40, 0]))
-    assert not tied_elsewhere(replace(heard_later, talks=True), 1, places, PERIOD, RULES), "what each one says decides"
-
-
-def test_one_that_has_got_nothing_since_it_last_sent_is_no_rival_of_one_that_has():
-    """Member 1 has got something and sends nothing; 2 passed on what it had, and waits for it."""
-    got = {1: LAST - 10 * MS, 2: LAST - 70 * MS}
-    tied = hang(heard=[0, -64, -64, 0], addressed=[0, -2, -2, 0])
-    for later, rivals in ((got[2], False), (got[1], True)):
-        owing = replace(tied, supplied_ns=np.array([LAST, got[1], later, LAST]))
-        assert tied_elsewhere(owing, 1, ("x", "x", "y", "y"), PERIOD, RULES) is rivals
-
-
 def test_members_of_one_place_are_not_elsewhere_and_unknown_places_are():
     assert elsewhere(0, ("x", "x", "y", ""), 4).tolist() == [False, False, True, True]
     assert elsewhere(0, (), 2).all()
@@ -270,11 +203,6 @@ def test_where_bytes_do_not_tell_pauses_may_vary_by_more_than_a_small_part_of_a_
     due_later = hang(sent=[0, -64, -50, 0], heard=[0, -64, -50, 0], addressed=[0, -2, -2, 0])
     assert not due_with(due_later, 1, PERIOD, RULES)[2], "14 ms are more than 0.015 steps"
     assert due_with(replace(due_later, exact=False), 1, PERIOD, RULES)[2]
-
-
-def test_that_all_are_heard_again_does_not_tell_who_stopped():
-    alive = hang(heard=[300, 300, 320, 310], addressed=[0, -2, -2, 0])
-    assert tied_elsewhere(alive, 1, ("a", "a", "b", "b"), PERIOD, RULES)
 
 
 def test_who_announces_its_next_message_is_alive_however_early_it_was_due():
