@@ -43,7 +43,7 @@ from llmprism.diagnose.heartbeats import Heartbeats
 from llmprism.diagnose.last_state import LastState, last_state
 from llmprism.diagnose.noticed import next_to_all_that_noticed
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.diagnose.usual_rest import rests_as_usual, whole_job
+from llmprism.diagnose.usual_rest import WholeJob, rests_as_usual, whole_job
 from llmprism.model.flows import Window
 from llmprism.model.job import Job, JobState
 from llmprism.model.timeline import Steps, Timeline
@@ -120,7 +120,7 @@ def ending_at(
     blamed = _blamed(running, job, state, (first, silenced), (until, late), rules, connects=connects, sure=missed)
     if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
         return replace(blamed, state=JobState.CRASHED)
-    return blamed if connects or not watched else _unless_ended(blamed, state, rules)
+    return blamed if connects or not watched else _unless_ended(blamed, state, whole, rules)
 
 
 def _silenced(
@@ -135,9 +135,10 @@ def _silenced(
     return silent_first(state, silent, running.period_ns, rules) if running.step >= rules.endings.few_steps else -1
 
 
-def _unless_ended(blamed: Ending, state: LastState, rules: FaultRules) -> Ending:
+def _unless_ended(blamed: Ending, state: LastState, whole: WholeJob, rules: FaultRules) -> Ending:
     """The same, or a normal end where all fell silent at once when a step may have been over."""
-    ended = blamed.broken_off and ends_in_silence(state, _surely_overdue(state, rules), blamed.period_ns, rules)
+    overdue, steps = _surely_overdue(state, rules), whole.stands_at_an_end(rules)
+    ended = blamed.broken_off and ends_in_silence(state, overdue, blamed.period_ns, rules, whole_steps=steps)
     return _as(blamed, JobState.ENDED) if ended else blamed
 
 

@@ -57,6 +57,7 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
     ticks = None if chain is None else in_one_phase(Ticks(chain.boundaries, chain.regular), silences, clock, rules)
     if chain is None or ticks is None:
         return None
+    ticks = _with_earlier(ticks, chain, silences, rules)
     asleep = silences.begin_ns[ticks.silence]
     awake = asleep + silences.length_ns[ticks.silence]
     end = np.maximum(asleep, _last_end_before(transfers, gradient, awake))
@@ -68,11 +69,25 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
             end[k] = end[k] if begin is None else begin
     end = _with_stragglers(transfers, gradient, end, rules)
     regular = ticks.regular
-    if silences.bytes_before[ticks.silence[0]] >= (1.0 - rules.clock.step_tolerance) * chain.bytes_per_step:
+    if abs(silences.bytes_before[ticks.silence[0]] / chain.bytes_per_step - 1.0) <= rules.clock.step_tolerance:
         lead = int(np.median(awake[:-1] - end[:-1])) if end.size > 1 else 0
         first = int(transfers.start_ns[transfers.rows_of(sign != 0)].min()) - lead
         end, regular = np.concatenate([[first], end]), np.concatenate([[True], regular])
     return StepClock(end, regular, chain.dominance)
+
+
+def _with_earlier(ticks: Ticks, chain: Chain, silences: Silences, rules: LayoutRules) -> Ticks:
+    """The ticks, and before the first of them, if it is one of the chain's, those from which whole steps lead to it: at
+    its own phase the clock knows of none before its own first tick."""
+    apart = silences.bytes_before[chain.boundaries] - silences.bytes_before[ticks.silence[0]]
+    same = int(np.argmin(np.abs(apart)))
+    if abs(apart[same]) > rules.clock.step_tolerance * chain.bytes_per_step:
+        return ticks
+    broken = np.flatnonzero(~chain.regular[:same])
+    earlier = chain.boundaries[int(broken[-1]) + 1 if broken.size else 0 : same]
+    return Ticks(
+        np.concatenate([earlier, ticks.silence]), np.concatenate([np.ones(earlier.size, np.bool_), ticks.regular])
+    )
 
 
 def _gathered_later(transfers: TransferTable, gradient: Bool, asleep: Int64, awake: Int64, rules: LayoutRules) -> float:
