@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from llmprism.arrays import Bool
-from llmprism.diagnose.first_to_stop import heard_again
+from llmprism.diagnose.first_to_stop import heard_after
 from llmprism.diagnose.last_state import LastState
 from llmprism.diagnose.rules import RULES, FaultRules
 
@@ -34,14 +34,23 @@ def ends_in_silence(
     neither who spoke last nor who is overdue stand in the middle of a message? The next message of some may seem
     `overdue`: stages of a pipeline that have done their part gather for the next step while others still reduce, and do
     not after the last one. `whole_steps`: so many have passed, by time or bytes, since the clock saw one end."""
-    if heard_again(state, rules).any():
+    if _noticed(state, rules):
         return False
     if not state.exact:
         return whole_steps and not overdue.any()
     last_or_overdue = overdue | (state.sent_ns >= np.nanmax(state.sent_ns))
     if bool((last_or_overdue & (state.pause_ns < rules.endings.mid_message * period_ns)).any()):
         return False
-    return state.after_whole_steps or state.together or _odds(state, overdue, period_ns, rules) <= 1.0
+    together = state.together and not state.begun_anew
+    return state.after_whole_steps or together or _odds(state, overdue, period_ns, rules) <= 1.0
+
+
+def _noticed(state: LastState, rules: FaultRules) -> bool:
+    """Are more members heard after the last message than in any time as long, by more than one deviation?"""
+    heard, usual = heard_after(state, rules), state.by_chance
+    if state.talks or not np.isfinite(usual):
+        return bool(heard.any())
+    return bool(heard.mean() > usual + np.sqrt(usual * (1.0 - usual) / heard.size))
 
 
 def sure_of_a_stop(state: LastState, overdue: Bool, period_ns: float, rules: FaultRules = RULES) -> float:

@@ -44,7 +44,8 @@ def settled_clock(job: Job, draft: PartialLayout) -> StepClock:
     if not draft.pipes.forward:
         clock = on_byte_line(silences, clock, draft.rules)
     clock = with_missing_ticks(silences, clock, draft.rules)
-    return counted_from_end(job, silences, draft.job.transfers, links, clock, draft.rules)
+    placed = draft.in_step is not None and draft.in_step.gathers
+    return counted_from_end(job, silences, draft.job.transfers, links, clock, draft.rules, placed=placed)
 
 
 def counted_from_end(
@@ -54,9 +55,11 @@ def counted_from_end(
     links: list[tuple[int, int]],
     clock: StepClock,
     rules: LayoutRules = RULES,
+    *,
+    placed: bool = False,
 ) -> StepClock:
     """The clock, its ticks at the place of the bytes at which the job ended; as it is where the job did not, or left a
-    step in the middle. `silences` are those of all its messages; `links` are those between stages, as pairs there and
+    step in the middle, and but for missing ones where its ticks are `placed` by what is gathered already. `silences` are those of all its messages; `links` are those between stages, as pairs there and
     back, of whose rows `passes` has bytes for activations and their gradients only."""
     transfers = job.transfers
     if clock.steps < rules.clock.least_steps or silences.count < clock.steps:
@@ -70,7 +73,7 @@ def counted_from_end(
     found = _from_end(transfers, bulk, links, ticks, end, rules)
     if found is None or (links and not _all_answered(passes, links, silences.begin_ns, clock, rules)):
         return clock
-    ticks_too_late = found.early > 0.0 and (bool(links) or found.whole) and found.steps == 1
+    ticks_too_late = found.early > 0.0 and (bool(links) or found.whole) and found.steps == 1 and not placed
     if not ticks_too_late and (found.early != 0.0 or found.steps < 1 or ticks.size < clock.boundary_ns.size):
         return clock
     when = _reached(transfers.pair_offsets, transfers.end_ns, transfers.bytes, found.pairs, found.due)

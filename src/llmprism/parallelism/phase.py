@@ -31,7 +31,7 @@ from llmprism.stats.silences import Silences
 __all__ = [
     "Outstanding",
     "gradient_clock",
-    "longest_rest_clock",
+    "longest_silence",
     "message_silences",
     "outstanding",
     "pipeline_clock",
@@ -65,7 +65,7 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
     if gathered > 0.0:
         everybody, within = message_silences(transfers, gradient | (sign != 0)), rules.ends.gathered_within * gathered
         for k, rest in enumerate(zip(asleep.tolist(), awake.tolist(), strict=True)):
-            begin = _longest_silence(everybody, *rest, (gathered - within, gathered + within))
+            begin = longest_silence(everybody, *rest, (gathered - within, gathered + within))
             end[k] = end[k] if begin is None else begin
     end = _with_stragglers(transfers, gradient, end, rules)
     regular = ticks.regular
@@ -111,7 +111,7 @@ def _gathered_later(transfers: TransferTable, gradient: Bool, asleep: Int64, awa
     return float(first[later].sum() / whole[later].sum() * whole[~later].sum())
 
 
-def _longest_silence(
+def longest_silence(
     silences: Silences, asleep: int, awake: int, left: tuple[float, float] | None = None
 ) -> int | None:
     """Begin of the longest silence while the pipelines rest; with `left`, of those after which so many bytes (at least,
@@ -127,25 +127,6 @@ def _longest_silence(
             return None
         length = np.where(fits, length, -1)
     return int(silences.begin_ns[first + int(np.argmax(length))])
-
-
-def longest_rest_clock(
-    transfers: TransferTable, pipelines: Bool, collectives: Bool, clock: StepClock, rules: LayoutRules = RULES
-) -> StepClock:
-    """The clock of pipelines whose stages are sharded: the next step gathers before its first activation is sent, so a
-    step ends at the longest silence of everybody while the pipelines rest, not with the last collective."""
-    rests, silences = message_silences(transfers, pipelines), message_silences(transfers, pipelines | collectives)
-    since = np.searchsorted(rests.begin_ns, clock.boundary_ns - int(rules.ends.look_back * clock.period_ns))
-    until = np.searchsorted(rests.begin_ns, clock.boundary_ns, side="right")
-    boundary = clock.boundary_ns.copy()
-    for k, (first, last) in enumerate(zip(since.tolist(), until.tolist(), strict=True)):
-        if last <= first:
-            continue
-        rest = first + int(np.argmax(rests.length_ns[first:last]))
-        asleep, awake = int(rests.begin_ns[rest]), int(rests.begin_ns[rest] + rests.length_ns[rest])
-        begin = _longest_silence(silences, asleep, awake)
-        boundary[k] = boundary[k] if begin is None else begin
-    return StepClock(boundary, clock.regular, clock.dominance)
 
 
 def replicas_rest_clock(
