@@ -69,7 +69,10 @@ def with_missing_ticks(silences: Silences, clock: StepClock, rules: LayoutRules 
     wanted = sent[before] + place * (sent[before + 1] - sent[before])
     missing = _longest_about(silences, wanted, tolerance * usual)
     added = StepClock(
-        np.insert(ticks, before + 1, missing), np.insert(clock.regular, before + 1, True), clock.dominance, clock.complete
+        np.insert(ticks, before + 1, missing),
+        np.insert(clock.regular, before + 1, True),
+        clock.dominance,
+        clock.complete,
     )
     return clock if (np.diff(added.boundary_ns) <= 0).any() else added
 
@@ -78,7 +81,8 @@ def _longest_about(silences: Silences, wanted: Float64, reach: float) -> Int64:
     """Begin of the longest silence within reach, by bytes, of each place; where there is none, when so much had been
     sent."""
     position = silences.bytes_before.astype(np.float64)
-    first, last = (np.searchsorted(position, wanted + way * reach, side=side) for way, side in ((-1, "left"), (1, "right")))
+    first = np.searchsorted(position, wanted - reach)
+    last = np.searchsorted(position, wanted + reach, side="right")
     found = time_at(silences, wanted)
     for k, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
         if b > a:

@@ -261,7 +261,8 @@ def _with_exchanges_of_stages(draft: PartialLayout) -> PartialLayout:
         order = batches_and_schedule(transfers, draft.pipes, draft.features, clock, draft.rules)
         draft = replace(draft, pipes=draft.turned(order.turned).pipes) if order.turned else draft
         shards = pairs_inside(transfers, draft.groups)
-        clock = first_gather_clock(transfers, draft.pipes, shards, order.micro_batches, clock, draft.rules)
+        rests = first_gather_clock(transfers, draft.pipes, shards, order.micro_batches, draft.clock, draft.rules)
+        clock = clock if rests is draft.clock else rests
     in_step = in_step if composed is not None else draft.with_kind(in_step)
     kinds = with_closings(transfers, draft.links, draft.kinds, draft.pipes, order, draft.rules)
     draft = replace(draft, kinds=kinds, in_step=in_step, order=order)

@@ -24,6 +24,7 @@ from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
+from llmprism.model.layout import Sharding
 from llmprism.parallelism.byte_line import on_byte_line, running_medians, with_missing_ticks
 from llmprism.parallelism.interruptions import interruption_ns
 from llmprism.parallelism.partial_layout import PartialLayout
@@ -44,7 +45,7 @@ def settled_clock(job: Job, draft: PartialLayout) -> StepClock:
     if not draft.pipes.forward:
         clock = on_byte_line(silences, clock, draft.rules)
     clock = with_missing_ticks(silences, clock, draft.rules)
-    placed = draft.in_step is not None and draft.in_step.gathers
+    placed = bool(links) and draft.sharded is not None and draft.sharded.sharding is Sharding.FSDP
     return counted_from_end(job, silences, draft.job.transfers, links, clock, draft.rules, placed=placed)
 
 
@@ -59,8 +60,9 @@ def counted_from_end(
     placed: bool = False,
 ) -> StepClock:
     """The clock, its ticks at the place of the bytes at which the job ended; as it is where the job did not, or left a
-    step in the middle, and but for missing ones where its ticks are `placed` by what is gathered already. `silences` are those of all its messages; `links` are those between stages, as pairs there and
-    back, of whose rows `passes` has bytes for activations and their gradients only."""
+    step in the middle, and but for missing ones where its ticks are `placed` by what is gathered already. `silences`
+    are those of all its messages; `links` are those between stages, as pairs there and back, of whose rows `passes` has
+    bytes for activations and their gradients only."""
     transfers = job.transfers
     if clock.steps < rules.clock.least_steps or silences.count < clock.steps:
         return clock

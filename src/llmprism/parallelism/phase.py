@@ -111,9 +111,7 @@ def _gathered_later(transfers: TransferTable, gradient: Bool, asleep: Int64, awa
     return float(first[later].sum() / whole[later].sum() * whole[~later].sum())
 
 
-def longest_silence(
-    silences: Silences, asleep: int, awake: int, left: tuple[float, float] | None = None
-) -> int | None:
+def longest_silence(silences: Silences, asleep: int, awake: int, left: tuple[float, float] | None = None) -> int | None:
     """Begin of the longest silence while the pipelines rest; with `left`, of those after which so many bytes (at least,
     at most) are still to come before the rest ends. None where there is none."""
     first, last = np.searchsorted(silences.begin_ns, [asleep, awake]).tolist()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64, median
+from llmprism.arrays import Bool, Int64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.parallelism.byte_time import bytes_at, time_at
@@ -28,7 +28,7 @@ __all__ = ["first_gather_clock", "longest_rest_clock"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Rests:
+class _StageRests:
     """The rest of the pipelines that ends each step, from when the last of them fell `asleep` until the first `awake`;
     -1 where a tick has none."""
 
@@ -64,8 +64,9 @@ def first_gather_clock(
         return clock
     asleep, awake = rests.asleep[known], rests.awake[known]
     boundary = clock.boundary_ns.copy()
-    boundary[known] = _ends(shards, asleep, awake, _gathered(shards, sent, asleep, awake, micro_batches, rules), rules)
-    if (np.diff(boundary) <= 0).any():
+    gathered = _gathered(shards, sent, asleep, awake, micro_batches, rules)
+    boundary[known] = _ends(shards, asleep, awake, gathered, rules) if gathered else boundary[known]
+    if not gathered or (np.diff(boundary) <= 0).any():
         return clock
     moved = StepClock(boundary, clock.regular, clock.dominance)
     scattered = float(median(bytes_at(shards, boundary[known]) - bytes_at(shards, asleep)))
@@ -85,17 +86,22 @@ def _without_unfinished(
     return StepClock(clock.boundary_ns[:-1], clock.regular[:-1], clock.dominance)
 
 
-def _rests(transfers: TransferTable, pipelines: Bool, clock: StepClock, rules: LayoutRules) -> _Rests:
-    """The longest rest of the pipelines not long before each tick."""
+def _rests(transfers: TransferTable, pipelines: Bool, clock: StepClock, rules: LayoutRules) -> _StageRests:
+    """The rest of the pipelines in which each tick lies, unless others not long before it are far longer: two stages
+    may rest as long between two passes. Else the longest of those."""
     rests = message_silences(transfers, pipelines)
     since = np.searchsorted(rests.begin_ns, clock.boundary_ns - int(rules.ends.look_back * clock.period_ns))
     until = np.searchsorted(rests.begin_ns, clock.boundary_ns, side="right")
-    longest = np.array(
-        [a + int(np.argmax(rests.length_ns[a:b])) if b > a else -1 for a, b in zip(since, until, strict=True)], np.int64
-    )
-    found = longest >= 0
-    return _Rests(
-        np.where(found, rests.begin_ns[longest], -1), np.where(found, (rests.begin_ns + rests.length_ns)[longest], -1)
+    chosen = np.full(clock.boundary_ns.size, -1, dtype=np.int64)
+    for k, (a, b) in enumerate(zip(since.tolist(), until.tolist(), strict=True)):
+        if b > a:
+            longest, last = a + int(np.argmax(rests.length_ns[a:b])), b - 1
+            inside = clock.boundary_ns[k] <= rests.begin_ns[last] + rests.length_ns[last]
+            alike = rests.length_ns[last] >= rules.ends.as_long_a_rest * rests.length_ns[longest]
+            chosen[k] = last if inside and alike else longest
+    return _StageRests(
+        np.where(chosen >= 0, rests.begin_ns[chosen], -1),
+        np.where(chosen >= 0, (rests.begin_ns + rests.length_ns)[chosen], -1),
     )
 
 
@@ -103,7 +109,8 @@ def _gathered(
     shards: Silences, sent: Silences, asleep: Int64, awake: Int64, micro_batches: int, rules: LayoutRules
 ) -> tuple[float, ...]:
     """Bytes that the first stage may gather before its first activation: what it does before its second one; where
-    that is nothing, half or a third of what it sends in the rest."""
+    that is nothing, a share of what it sends in the rest; none where it sends less in it than that and as much again,
+    which it has to scatter."""
     rest = float(median(bytes_at(shards, awake) - bytes_at(shards, asleep)))
     before = bytes_at(sent, awake)
     activation = float(median(np.diff(before))) / micro_batches
@@ -111,21 +118,29 @@ def _gathered(
     second = second[second < sent.count]
     until = sent.begin_ns[second] + sent.length_ns[second]
     between = float(median(bytes_at(shards, until) - bytes_at(shards, awake[: until.size]))) if until.size else 0.0
-    return (between,) if between > rules.ends.hardly_any * rest else (rest / 2.0, rest / 3.0)
+    if between > rules.ends.hardly_any * rest:
+        return (between,) if 2.0 * between * (1.0 - rules.ends.first_gather_within) <= rest else ()
+    return tuple(share * rest for share in rules.ends.gathered_of_rest)
 
 
-def _ends(
-    shards: Silences, asleep: Int64, awake: Int64, gathered: tuple[float, ...], rules: LayoutRules
-) -> Int64:
+def _ends(shards: Silences, asleep: Int64, awake: Int64, gathered: tuple[float, ...], rules: LayoutRules) -> Int64:
     """For each rest the begin of the longest silence of the first stage after which it gathers so much; where there is
     none, since gathers follow at once, when so much was left."""
-    within = rules.ends.first_gather_within
-    best, most = time_at(shards, bytes_at(shards, awake) - gathered[0]), 0
+    within, until = rules.ends.first_gather_within, bytes_at(shards, awake)
+    best, most = time_at(shards, until - gathered[0]), 0
     for amount in gathered:
-        left = ((1.0 - within) * amount, (1.0 + within) * amount)
-        found = [longest_silence(shards, *rest, left) for rest in zip(asleep.tolist(), awake.tolist(), strict=True)]
-        seen = np.array([begin is not None for begin in found])
+        found = [
+            _longest_before(shards, rest, sent - amount, within * amount)
+            for rest, sent in zip(zip(asleep.tolist(), awake.tolist(), strict=True), until.tolist(), strict=True)
+        ]
+        seen = np.array(found) >= 0
         if seen.sum() > most:
-            flowing = time_at(shards, bytes_at(shards, awake) - amount)
-            best, most = np.where(seen, [begin or 0 for begin in found], flowing), int(seen.sum())
+            best, most = np.where(seen, found, time_at(shards, until - amount)), int(seen.sum())
     return np.maximum(best, asleep)
+
+
+def _longest_before(shards: Silences, rest: tuple[int, int], sent: float, reach: float) -> int:
+    """Begin of the longest silence in a rest before which so much had been sent, within reach; -1 without."""
+    first, last = np.searchsorted(shards.begin_ns, rest).tolist()
+    near = first + np.flatnonzero(np.abs(shards.bytes_before[first:last] - sent) <= reach)
+    return int(shards.begin_ns[near[int(np.argmax(shards.length_ns[near]))]]) if near.size else -1
