@@ -30,11 +30,12 @@ __all__ = ["ends_in_silence", "sure_of_a_stop"]
 def ends_in_silence(
     state: LastState, overdue: Bool, period_ns: float, rules: FaultRules = RULES, *, whole_steps: bool = False
 ) -> bool:
-    """Has nobody been heard since the last message, more than by chance, where a step of the job may be over, and does
-    neither who spoke last nor who is overdue stand in the middle of a message? The next message of some may seem
-    `overdue`: stages of a pipeline that have done their part gather for the next step while others still reduce, and do
-    not after the last one. `whole_steps`: so many have passed, by time or bytes, since the clock saw one end."""
-    if _noticed(state, rules):
+    """Has nobody been heard since the last message, where a step of the job may be over, and does neither who spoke
+    last nor who is overdue stand in the middle of a message? The next message of some may seem `overdue`: stages of a
+    pipeline that have done their part gather for the next step while others still reduce, and do not after the last
+    one. Where some are heard, though by chance, silence tells less, and nobody may be overdue. `whole_steps`: so many
+    have passed, by time or bytes, since the clock saw one end."""
+    if not state.silent_at_once(rules) and (bool(overdue.any()) or _noticed(state, rules)):
         return False
     if not state.exact:
         return whole_steps and not overdue.any()
