@@ -15,7 +15,7 @@ from llmprism.report.json_report import document
 from llmprism.score import Score, Truth, read_truth, score_report
 from llmprism.sim import Scenario, simulate
 from llmprism.sim.simulation import EPOCH_NS
-from robust_expected import answers_of, fault_shows
+from robust_expected import answers_of, fault_shows, with_own_slowdowns
 from robust_twins import hedged_truth
 
 __all__ = ["CHECKS", "LAYOUT_CHECKS", "Outcome", "diagnose_folder", "run_case"]
@@ -105,7 +105,10 @@ def diagnose_folder(
     except Exception as error:
         return Outcome(name, {"ran": False}, error=f"diagnose: {type(error).__name__}: {error}")
     seconds = time.process_time() - begin
-    scored = [(score_report(report, one), one) for one in answers or [read_truth(folder / "truth.json.gz")]]
+    truths = answers or [read_truth(folder / "truth.json.gz")]
+    if scenario is not None:
+        truths = [with_own_slowdowns(scenario, one) for one in truths]
+    scored = [(score_report(report, one), one) for one in truths]
     score, truth = max(scored, key=lambda one: (one[0].faults.exact.right, -one[0].faults.false_alarms))
     if scenario is not None:
         score = score_report(report, hedged_truth(truth, report, scenario))

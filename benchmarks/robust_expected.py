@@ -14,6 +14,8 @@ that would look most alike, and both sets of records are compared:
 - A crash that leaves the very records of a hang of the same rank is a hang, for all that anybody can see, and the slow
   stage of a job with a single pipeline is the slow GPU of that stage. A slow group whose members share a leaf that
   nobody else uses leaves the very records of that slow leaf, and the leaf those of the group.
+- A job whose own code makes it slower for a stretch of steps (`alternate`: sequences of another length, say) is slower,
+  for all that anybody can see. A report that says so of the job, and names nothing else, is true; none need say it.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from llmprism.sim.faults import CRASH_SPREAD_NS
 from llmprism.sim.scenario import FaultSpec
 from llmprism.sim.simulation import EPOCH_NS
 
-__all__ = ["answers_of", "fault_shows"]
+__all__ = ["answers_of", "fault_shows", "with_own_slowdowns"]
 
 ENDINGS: Final = ("hang", "crash", "crash_restart")
 SLOWER: Final = 0.1
@@ -114,6 +116,28 @@ def answers_of(scenario: Scenario, folder: Path) -> list[Truth]:
     labels += _by_its_other_name(scenario, truth)
     labels += _as_another_place(scenario, folder, truth)
     return [replace(truth, faults=(one, *truth.faults[1:])) for one in labels]
+
+
+def with_own_slowdowns(scenario: Scenario, truth: Truth) -> Truth:
+    """The truth, in which jobs that alternate between two lengths are slower by themselves where their steps are the
+    longer ones: as a fault that may be named or not."""
+    alternating = {spec.name for spec in scenario.jobs if spec.alternate > 1.0}
+    own = [issue for job in truth.jobs if job.id in alternating for issue in _own_slowdowns(job)]
+    return replace(truth, faint=(*truth.faint, *own))
+
+
+def _own_slowdowns(job: ScoredJob) -> list[IssueFact]:
+    """The stretches of whole steps that are longer than the job's short ones, by `SLOWER` and by two deviations."""
+    lengths = np.subtract(job.step_end_ns, job.step_start_ns)[1:-1].astype(np.float64)
+    if not lengths.size:
+        return []
+    least = (1 + SLOWER) * float(np.quantile(lengths, 0.25))
+    short = lengths[lengths < least]
+    long = lengths >= max(least, float(np.mean(short) + 2 * np.std(short)))
+    edges = np.diff(np.concatenate([[0], long.astype(np.int8), [0]]))
+    stretches = zip(np.flatnonzero(edges > 0), np.flatnonzero(edges < 0), strict=True)
+    where, start, end = Where(WhereType.JOB, job.id), job.step_start_ns[1:], job.step_end_ns[1:]
+    return [IssueFact(FindingKind.SLOW_STEP, job.id, where, start[a], end[b - 1]) for a, b in stretches]
 
 
 def _by_its_other_name(scenario: Scenario, truth: Truth) -> list[IssueFact]:

@@ -119,7 +119,7 @@ def ending_at(
     blamed = _blamed(running, job, whole, state, firsts, silent, times, rules, connects=connects, sure=missed)
     if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
         return replace(blamed, state=JobState.CRASHED)
-    return blamed if connects or not watched else _unless_ended(blamed, state, rules)
+    return blamed if connects or not watched else _unless_ended(blamed, state, whole, rules)
 
 
 def _silenced(
@@ -134,9 +134,10 @@ def _silenced(
     return silent_first(state, silent, running.period_ns, rules) if running.step >= rules.endings.few_steps else -1
 
 
-def _unless_ended(blamed: Ending, state: LastState, rules: FaultRules) -> Ending:
+def _unless_ended(blamed: Ending, state: LastState, whole: WholeJob, rules: FaultRules) -> Ending:
     """The same, or a normal end where all fell silent at once when a step may have been over."""
-    ended = blamed.broken_off and ends_in_silence(state, _surely_overdue(state, rules), blamed.period_ns, rules)
+    overdue, steps = _surely_overdue(state, rules), whole.stands_at_an_end(rules)
+    ended = blamed.broken_off and ends_in_silence(state, overdue, blamed.period_ns, rules, whole_steps=steps)
     return _as(blamed, JobState.ENDED) if ended else blamed
 
 

@@ -54,6 +54,11 @@ class WholeJob:
         near = abs(self.beyond - np.round(self.beyond)) <= rules.standstill.near_step_end
         return bool(near and not self.begun_anew(rules))
 
+    def stands_at_an_end(self, rules: FaultRules = RULES) -> bool:
+        """Does it stand after whole steps by bytes, or as long after one that the clock saw end as whole steps take?"""
+        by_time = abs(self.since_end - np.round(self.since_end)) <= rules.endings.clock_step_end
+        return self.after_whole_steps(rules) or bool(by_time and not self.begun_anew(rules))
+
     def begun_anew(self, rules: FaultRules = RULES) -> bool:
         """Has the job sent messages for a good part of a step since the clock saw one end, though few bytes? The first
         micro-batches of a pipeline take a fifth of a step and less than a hundredth of its bytes, so bytes alone do

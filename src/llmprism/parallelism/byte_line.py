@@ -6,6 +6,9 @@ place there, gives one step bytes and takes them from the next, and the ticks af
 that is off the line is put where the line says. Bytes that are sent besides (evaluations, retransmissions) move all
 ticks after them: the line is that of the ticks nearby.
 
+A step that holds the bytes of several is several: records that were lost, or a pause that was no longer than others,
+hid the ticks between them. What is slow sends no more for it.
+
 All bytes of the job count, those that other passes have explained too: what experts exchange varies from pair to pair,
 and adds up to the same in every step.
 """
@@ -22,7 +25,7 @@ from llmprism.parallelism.byte_time import bytes_at, time_at
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.silences import Silences
 
-__all__ = ["on_byte_line", "running_medians"]
+__all__ = ["on_byte_line", "running_medians", "with_missing_ticks"]
 
 
 def on_byte_line(silences: Silences, clock: StepClock, rules: LayoutRules = RULES) -> StepClock:
@@ -43,6 +46,48 @@ def on_byte_line(silences: Silences, clock: StepClock, rules: LayoutRules = RULE
     moved = _between(off > limit)
     ticks[moved] = _moments(silences, (line + steps)[moved] * usual, rules.clock.exact_bytes * usual)
     return clock if (np.diff(ticks) <= 0).any() else replace(clock, boundary_ns=ticks)
+
+
+def with_missing_ticks(silences: Silences, clock: StepClock, rules: LayoutRules = RULES) -> StepClock:
+    """The clock, with ticks where a step, but for the first and the last one, holds the bytes of several whole ones: at
+    the longest silence about each place where one of them had been sent."""
+    if clock.steps < rules.clock.least_steps or not silences.count:
+        return clock
+    ticks, tolerance = clock.boundary_ns, rules.clock.step_tolerance
+    sent = bytes_at(silences, ticks)
+    usual = float(median(np.diff(sent)))
+    if usual <= 0.0:
+        return clock
+    held = np.diff(sent) / usual
+    steps = np.rint(held).astype(np.int64)
+    several = clock.regular & (steps > 1) & (np.abs(held - steps) <= tolerance * steps)
+    several[[0, -1]] = False
+    if not several.any():
+        return clock
+    before = np.repeat(np.flatnonzero(several), steps[several] - 1)
+    place = np.concatenate([np.arange(1, n) / n for n in steps[several].tolist()])
+    wanted = sent[before] + place * (sent[before + 1] - sent[before])
+    missing = _longest_about(silences, wanted, tolerance * usual)
+    added = StepClock(
+        np.insert(ticks, before + 1, missing),
+        np.insert(clock.regular, before + 1, True),
+        clock.dominance,
+        clock.complete,
+    )
+    return clock if (np.diff(added.boundary_ns) <= 0).any() else added
+
+
+def _longest_about(silences: Silences, wanted: Float64, reach: float) -> Int64:
+    """Begin of the longest silence within reach, by bytes, of each place; where there is none, when so much had been
+    sent."""
+    position = silences.bytes_before.astype(np.float64)
+    first = np.searchsorted(position, wanted - reach)
+    last = np.searchsorted(position, wanted + reach, side="right")
+    found = time_at(silences, wanted)
+    for k, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+        if b > a:
+            found[k] = silences.begin_ns[a + int(np.argmax(silences.length_ns[a:b]))]
+    return found
 
 
 def running_medians(value: Float64, width: int) -> Float64:

@@ -51,7 +51,6 @@ from llmprism.parallelism.micro_batches import micro_batches
 from llmprism.parallelism.other_readings import OtherReadings, other_readings
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.partial_layout import PartialLayout, muted
-from llmprism.parallelism.phase import longest_rest_clock
 from llmprism.parallelism.quiet_end import quiet_ends
 from llmprism.parallelism.rival_clocks import BestClock, best_clock
 from llmprism.parallelism.roles import pairs_of_kind
@@ -59,6 +58,7 @@ from llmprism.parallelism.routed_pairs import routed_pairs
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedule_fit import ScheduleFit
 from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
+from llmprism.parallelism.sharded_stages import first_gather_clock, longest_rest_clock
 from llmprism.parallelism.shared_links import after_collectives
 from llmprism.parallelism.slower_layout import slower_rivals, surer_layout
 from llmprism.parallelism.stated_layout import stated_layout
@@ -260,6 +260,9 @@ def _with_exchanges_of_stages(draft: PartialLayout) -> PartialLayout:
         sharded = replace(sharded, sharding=Sharding.FSDP) if in_step.gathers else sharded
         order = batches_and_schedule(transfers, draft.pipes, draft.features, clock, draft.rules)
         draft = replace(draft, pipes=draft.turned(order.turned).pipes) if order.turned else draft
+        shards = pairs_inside(transfers, draft.groups)
+        rests = first_gather_clock(transfers, draft.pipes, shards, order.micro_batches, draft.clock, draft.rules)
+        clock = clock if rests is draft.clock else rests
     in_step = in_step if composed is not None else draft.with_kind(in_step)
     kinds = with_closings(transfers, draft.links, draft.kinds, draft.pipes, order, draft.rules)
     draft = replace(draft, kinds=kinds, in_step=in_step, order=order)

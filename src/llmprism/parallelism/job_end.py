@@ -7,8 +7,10 @@ its bytes. Nothing need be silent there: gathers that hide under the next forwar
 step, and no other trace of it than the job's last step, which has none behind it.
 
 A checkpoint or an evaluation that the window ends in tells the same. But who crashes or hangs leaves a step in the
-middle, and so does a window. In a pipeline that shows: activations are outstanding. Elsewhere the end says only that a
-tick is missing, where pairs have sent whole steps since the last one.
+middle, and so does a window. In a pipeline that shows: activations are outstanding. Elsewhere it does where parameters
+are gathered on other pairs than gradients are reduced on, as by rings that run the other way round: each pair has sent
+whole steps then, those that gather one less, and who is stopped in a step leaves pairs in parts of theirs. Otherwise
+the end says only that a tick is missing, where pairs have sent whole steps since the last one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from llmprism.kernel import kernel
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
-from llmprism.parallelism.byte_line import on_byte_line, running_medians
+from llmprism.model.layout import Sharding
+from llmprism.parallelism.byte_line import on_byte_line, running_medians, with_missing_ticks
 from llmprism.parallelism.interruptions import interruption_ns
 from llmprism.parallelism.partial_layout import PartialLayout
 from llmprism.parallelism.phase import message_silences, outstanding, sent_by
@@ -41,7 +44,9 @@ def settled_clock(job: Job, draft: PartialLayout) -> StepClock:
     silences = message_silences(job.transfers, job.transfers.pair_bytes > 0)
     if not draft.pipes.forward:
         clock = on_byte_line(silences, clock, draft.rules)
-    return counted_from_end(job, silences, draft.job.transfers, links, clock, draft.rules)
+    clock = with_missing_ticks(silences, clock, draft.rules)
+    placed = bool(links) and draft.sharded is not None and draft.sharded.sharding is Sharding.FSDP
+    return counted_from_end(job, silences, draft.job.transfers, links, clock, draft.rules, placed=placed)
 
 
 def counted_from_end(
@@ -51,10 +56,13 @@ def counted_from_end(
     links: list[tuple[int, int]],
     clock: StepClock,
     rules: LayoutRules = RULES,
+    *,
+    placed: bool = False,
 ) -> StepClock:
     """The clock, its ticks at the place of the bytes at which the job ended; as it is where the job did not, or left a
-    step in the middle. `silences` are those of all its messages; `links` are those between stages, as pairs there and
-    back, of whose rows `passes` has bytes for activations and their gradients only."""
+    step in the middle, and but for missing ones where its ticks are `placed` by what is gathered already. `silences`
+    are those of all its messages; `links` are those between stages, as pairs there and back, of whose rows `passes` has
+    bytes for activations and their gradients only."""
     transfers = job.transfers
     if clock.steps < rules.clock.least_steps or silences.count < clock.steps:
         return clock
@@ -67,7 +75,7 @@ def counted_from_end(
     found = _from_end(transfers, bulk, links, ticks, end, rules)
     if found is None or (links and not _all_answered(passes, links, silences.begin_ns, clock, rules)):
         return clock
-    ticks_too_late = found.early > 0.0 and bool(links) and found.steps == 1
+    ticks_too_late = found.early > 0.0 and (bool(links) or found.whole) and found.steps == 1 and not placed
     if not ticks_too_late and (found.early != 0.0 or found.steps < 1 or ticks.size < clock.boundary_ns.size):
         return clock
     when = _reached(transfers.pair_offsets, transfers.end_ns, transfers.bytes, found.pairs, found.due)
@@ -104,12 +112,14 @@ def _all_answered(
 class _FromEnd:
     """Pairs whose steps repeat, what each will have sent by the end of the step at each tick and at those that are
     missing after the last, the share of a step that all of them send between that and the ticks (`early`, for the next
-    step; negative: after the ticks), and how many steps after the last tick the job ended."""
+    step; negative: after the ticks), and how many steps after the last tick the job ended. `whole`: each pair has sent
+    a whole number of its own steps since the last tick, some of them one less than the others."""
 
     pairs: Int64
     due: Float64
     early: float
     steps: int
+    whole: bool = False
 
 
 def _from_end(
@@ -127,16 +137,24 @@ def _from_end(
     exact = (spread <= rules.clock.step_tolerance * step) & (step > 0)
     if not exact.any() or step[exact].sum() < rules.ends.counted_bytes * step.sum():
         return None
-    steps = int(np.rint((level[exact, -1] - level[exact, -2]).sum() / step[exact].sum()))
+    since = (level[:, -1] - level[:, -2]) / np.maximum(step, 1.0)
+    whole = not links and _one_less(since[exact], (noise / np.maximum(step, 1.0))[exact])
+    steps = int(np.rint(since[exact].max() if whole else (since * step)[exact].sum() / step[exact].sum()))
     line = level[:, -1:] - step[:, None] * np.arange(steps + ticks.size - 1, -1, -1)
     off = running_medians(level[:, :-1] - line[:, : ticks.size], min(2 * rules.ends.line_ticks + 1, ticks.size))
     between_stages = np.isin(pairs, [pair for link in links for pair in link])
-    if (~between_stages & (off[:, -1] - noise > rules.ends.gathered_at_most * step)).any():
+    if not whole and (~between_stages & (off[:, -1] - noise > rules.ends.gathered_at_most * step)).any():
         return None
     line[:, : ticks.size] += off - off[:, -1:]
     early = float(np.where(np.abs(off[:, -1]) <= noise, 0.0, off[:, -1])[exact].sum() / step[exact].sum())
     early = early if abs(early) > rules.ends.counted_early else 0.0
-    return _FromEnd(pairs[exact], (line - noise[:, None])[exact], early, steps)
+    return _FromEnd(pairs[exact], (line - noise[:, None])[exact], early, steps, whole)
+
+
+def _one_less(since: Float64, noise: Float64) -> bool:
+    """Has each pair sent a whole number of its steps, within its noise, some of them one less than all others?"""
+    count = np.rint(since)
+    return bool((np.abs(since - count) <= noise).all() and np.ptp(count) == 1.0)
 
 
 @kernel

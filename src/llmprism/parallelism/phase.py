@@ -31,7 +31,7 @@ from llmprism.stats.silences import Silences
 __all__ = [
     "Outstanding",
     "gradient_clock",
-    "longest_rest_clock",
+    "longest_silence",
     "message_silences",
     "outstanding",
     "pipeline_clock",
@@ -57,6 +57,7 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
     ticks = None if chain is None else in_one_phase(Ticks(chain.boundaries, chain.regular), silences, clock, rules)
     if chain is None or ticks is None:
         return None
+    ticks = _with_earlier(ticks, chain, silences, rules)
     asleep = silences.begin_ns[ticks.silence]
     awake = asleep + silences.length_ns[ticks.silence]
     end = np.maximum(asleep, _last_end_before(transfers, gradient, awake))
@@ -64,15 +65,29 @@ def pipeline_clock(transfers: TransferTable, sign: Int8, gradient: Bool, step_by
     if gathered > 0.0:
         everybody, within = message_silences(transfers, gradient | (sign != 0)), rules.ends.gathered_within * gathered
         for k, rest in enumerate(zip(asleep.tolist(), awake.tolist(), strict=True)):
-            begin = _longest_silence(everybody, *rest, (gathered - within, gathered + within))
+            begin = longest_silence(everybody, *rest, (gathered - within, gathered + within))
             end[k] = end[k] if begin is None else begin
     end = _with_stragglers(transfers, gradient, end, rules)
     regular = ticks.regular
-    if silences.bytes_before[ticks.silence[0]] >= (1.0 - rules.clock.step_tolerance) * chain.bytes_per_step:
+    if abs(silences.bytes_before[ticks.silence[0]] / chain.bytes_per_step - 1.0) <= rules.clock.step_tolerance:
         lead = int(np.median(awake[:-1] - end[:-1])) if end.size > 1 else 0
         first = int(transfers.start_ns[transfers.rows_of(sign != 0)].min()) - lead
         end, regular = np.concatenate([[first], end]), np.concatenate([[True], regular])
     return StepClock(end, regular, chain.dominance)
+
+
+def _with_earlier(ticks: Ticks, chain: Chain, silences: Silences, rules: LayoutRules) -> Ticks:
+    """The ticks, and before the first of them, if it is one of the chain's, those from which whole steps lead to it: at
+    its own phase the clock knows of none before its own first tick."""
+    apart = silences.bytes_before[chain.boundaries] - silences.bytes_before[ticks.silence[0]]
+    same = int(np.argmin(np.abs(apart)))
+    if abs(apart[same]) > rules.clock.step_tolerance * chain.bytes_per_step:
+        return ticks
+    broken = np.flatnonzero(~chain.regular[:same])
+    earlier = chain.boundaries[int(broken[-1]) + 1 if broken.size else 0 : same]
+    return Ticks(
+        np.concatenate([earlier, ticks.silence]), np.concatenate([np.ones(earlier.size, np.bool_), ticks.regular])
+    )
 
 
 def _gathered_later(transfers: TransferTable, gradient: Bool, asleep: Int64, awake: Int64, rules: LayoutRules) -> float:
@@ -96,9 +111,7 @@ def _gathered_later(transfers: TransferTable, gradient: Bool, asleep: Int64, awa
     return float(first[later].sum() / whole[later].sum() * whole[~later].sum())
 
 
-def _longest_silence(
-    silences: Silences, asleep: int, awake: int, left: tuple[float, float] | None = None
-) -> int | None:
+def longest_silence(silences: Silences, asleep: int, awake: int, left: tuple[float, float] | None = None) -> int | None:
     """Begin of the longest silence while the pipelines rest; with `left`, of those after which so many bytes (at least,
     at most) are still to come before the rest ends. None where there is none."""
     first, last = np.searchsorted(silences.begin_ns, [asleep, awake]).tolist()
@@ -112,25 +125,6 @@ def _longest_silence(
             return None
         length = np.where(fits, length, -1)
     return int(silences.begin_ns[first + int(np.argmax(length))])
-
-
-def longest_rest_clock(
-    transfers: TransferTable, pipelines: Bool, collectives: Bool, clock: StepClock, rules: LayoutRules = RULES
-) -> StepClock:
-    """The clock of pipelines whose stages are sharded: the next step gathers before its first activation is sent, so a
-    step ends at the longest silence of everybody while the pipelines rest, not with the last collective."""
-    rests, silences = message_silences(transfers, pipelines), message_silences(transfers, pipelines | collectives)
-    since = np.searchsorted(rests.begin_ns, clock.boundary_ns - int(rules.ends.look_back * clock.period_ns))
-    until = np.searchsorted(rests.begin_ns, clock.boundary_ns, side="right")
-    boundary = clock.boundary_ns.copy()
-    for k, (first, last) in enumerate(zip(since.tolist(), until.tolist(), strict=True)):
-        if last <= first:
-            continue
-        rest = first + int(np.argmax(rests.length_ns[first:last]))
-        asleep, awake = int(rests.begin_ns[rest]), int(rests.begin_ns[rest] + rests.length_ns[rest])
-        begin = _longest_silence(silences, asleep, awake)
-        boundary[k] = boundary[k] if begin is None else begin
-    return StepClock(boundary, clock.regular, clock.dominance)
 
 
 def replicas_rest_clock(

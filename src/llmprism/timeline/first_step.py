@@ -6,6 +6,8 @@ gradients, too early there, has no tick at the job's begin, and may miss the fir
 look unlike the others. But they send what all steps send.
 
 * Where a whole step's bytes were sent before the first tick, a step ends there, which begins with the first message.
+  A tick before which a part of a step was sent, and after which the rest of it, is none. Where the window begins in a
+  step both together are more than one, and the tick is its end.
   Where the first step sent the bytes of several, it is several. Only what nobody sends while a job is set up can be
   counted so: activations, tokens and the gathers of sharded parameters. Replicated training hands them out first.
 * Each rank begins the second step when its own optimizer is done, and sends its first message as long after that as in
@@ -20,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from llmprism.arrays import Bool
+from llmprism.arrays import Bool, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
@@ -45,8 +47,8 @@ def with_first_steps(job: Job, layout: JobLayout, clock: StepClock, rules: Timel
     sent = in_passes if in_passes.any() else counted
     if not alone or not clock.regular[0]:
         return _settled(job, clock, None, rules) if _takes_longer(clock, rules) else clock
-    before, within, both = _steps_sent(transfers, sent, clock, rules)
-    own = before >= 1 or (within < 1 <= both)
+    before, within, both, one = _steps_sent(transfers, sent, clock, rules)
+    own = before >= 1 or (within < 1 <= both and one)
     if own:
         begin = np.array([transfers.start_ns[counted].min()])
         boundary = np.concatenate([begin, clock.boundary_ns if before else clock.boundary_ns[1:]])
@@ -57,9 +59,12 @@ def with_first_steps(job: Job, layout: JobLayout, clock: StepClock, rules: Timel
     return _settled(job, clock, sent, rules) if own or _takes_longer(clock, rules) else clock
 
 
-def _steps_sent(transfers: TransferTable, sent: Bool, clock: StepClock, rules: TimelineRules) -> tuple[int, int, int]:
+def _steps_sent(
+    transfers: TransferTable, sent: Bool, clock: StepClock, rules: TimelineRules
+) -> tuple[int, int, int, bool]:
     """How many steps' bytes nearly all pairs have sent before the first tick, in the first step, and in both together:
-    what is sent only while a job is set up goes other ways."""
+    what is sent only while a job is set up goes other ways. And whether both together are one step of most pairs, and
+    not more."""
     total = np.concatenate([[0], np.cumsum(np.where(sent, transfers.bytes, 0))])[transfers.pair_offsets]
     tick, start = clock.boundary_ns, transfers.start_ns
     rows = np.flatnonzero(sent & ((start < tick[1]) | (start >= tick[-1])))
@@ -69,10 +74,10 @@ def _steps_sent(transfers: TransferTable, sent: Bool, clock: StepClock, rules: T
     each = (np.diff(total) - before - within - after) / max(clock.regular.size - 1, 1)
     used = each > 0
     if not used.any():
-        return 0, 0, 0
-    shares = (here[used] / each[used] for here in (before, within, before + within))
+        return 0, 0, 0, False
+    shares = [here[used] / each[used] for here in (before, within, before + within)]
     whole = [int(np.quantile(share, rules.set_up_pairs) + rules.cut_off) for share in shares]
-    return whole[0], whole[1], whole[2]
+    return whole[0], whole[1], whole[2], bool(median(shares[2]) <= 1.0 + rules.cut_off)
 
 
 def _several(clock: StepClock, steps: int) -> StepClock:

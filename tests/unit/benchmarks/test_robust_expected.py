@@ -10,7 +10,7 @@ from llmprism.model import FindingKind, WhereType
 from llmprism.score import read_truth
 from llmprism.sim import parse_scenario, simulate
 from llmprism.sim.simulation import EPOCH_NS
-from robust_expected import _ends_a_step, _longer, _stops, _varies, answers_of, fault_shows
+from robust_expected import _ends_a_step, _longer, _stops, _varies, answers_of, fault_shows, with_own_slowdowns
 
 TEXT = """
 seconds = 12
@@ -138,3 +138,15 @@ def test_a_slow_group_alone_on_its_leaf_is_that_leaf_and_no_more_than_that(tmp_p
     assert names(*played(tmp_path / "group", ALONE, slow + '"slow_group"')) == [group, leaf]
     assert names(*played(tmp_path / "leaf", ALONE, slow + '"slow_leaf"')) == [leaf, group]
     assert names(*played(tmp_path / "piped", BOTH, slow + '"slow_group"')) == [group]
+
+
+def test_a_job_that_alternates_is_slower_by_its_own_code_where_its_steps_are_the_longer_ones(tmp_path: Path) -> None:
+    scenario, folder = played(tmp_path, ALONE + "\nalternate = 1.5", 'kind = "slow_gpu"\nat_s = 4\nfor_s = 5')
+    truth = read_truth(folder / "truth.json.gz")
+    ends = tuple(np.cumsum([60, 100, 100, 150, 150, 100, 100, 150, 100, 60]).tolist())
+    truth = replace(truth, jobs=(replace(truth.jobs[0], step_start_ns=(0, *ends[:-1]), step_end_ns=ends),))
+    own = with_own_slowdowns(scenario, truth).faint
+    assert [(issue.start_ns, issue.end_ns) for issue in own] == [(260, 560), (760, 910)]
+    assert {(issue.kind, issue.where.type) for issue in own} == {(FindingKind.SLOW_STEP, WhereType.JOB)}
+    steady = replace(scenario, jobs=(replace(scenario.jobs[0], alternate=1.0),))
+    assert with_own_slowdowns(steady, truth) == truth

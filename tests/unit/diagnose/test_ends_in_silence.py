@@ -63,8 +63,24 @@ def test_a_short_rest_that_has_few_like_it_is_an_end(rest_ms, rests, ended):
     assert (sure_of_a_stop(state, NOBODY, PERIOD) < 0.5) is ended
 
 
-def test_steps_do_not_end_at_one_of_several_rests_that_are_alike():
-    assert not ends_in_silence(replace(AT_A_REST, alike=2.0), NOBODY, PERIOD)
+def test_the_more_rests_are_alike_the_less_likely_steps_end_at_one_of_them():
+    assert ends_in_silence(replace(AT_A_REST, alike=2.0), NOBODY, PERIOD)
+    assert not ends_in_silence(replace(AT_A_REST, alike=5.0), NOBODY, PERIOD)
+
+
+def test_a_word_that_comes_at_any_time_is_no_sign():
+    heard = np.array([LAST, LAST, LAST, LAST + 40 * MS])
+    watched = replace(IN_FLOW, after_whole_steps=True, heard_ns=heard, by_chance=0.5)
+    assert ends_in_silence(watched, NOBODY, PERIOD)
+    assert not ends_in_silence(watched, NOT_ALL, PERIOD), "one that was missed tells more than words by chance"
+    assert not ends_in_silence(replace(watched, heard_ns=np.full(4, LAST + 40 * MS), by_chance=0.1), NOBODY, PERIOD)
+
+
+def test_where_bytes_do_not_tell_the_clock_does_if_nobody_was_due():
+    varying = replace(IN_FLOW, exact=False)
+    assert ends_in_silence(varying, NOBODY, PERIOD, whole_steps=True)
+    assert not ends_in_silence(varying, NOBODY, PERIOD)
+    assert not ends_in_silence(varying, NOT_ALL, PERIOD, whole_steps=True)
 
 
 def test_where_one_is_missed_or_ahead_of_the_others_they_do_not_rest():

@@ -63,6 +63,16 @@ def test_few_bytes_long_after_the_end_of_a_step_are_the_begin_of_the_next(after_
     assert whole.after_whole_steps() is (not begun and size < 1 << 20)
 
 
+@pytest.mark.parametrize(("since_end", "beyond", "stands"), [(0.97, 0.9, True), (1.04, 1.06, True), (0.7, 0.99, True),
+                                                            (0.7, 0.8, False), (1.02, 0.05, False)])  # fmt: skip
+def test_the_clock_may_have_missed_the_last_end_of_a_step(since_end, beyond, stands):
+    """It stands at an end by time, or by bytes; not where it has only begun the next step."""
+    job, steps = job_of()
+    whole = whole_job(job, steps, last_of(job), PERIOD)
+    assert whole is not None
+    assert replace(whole, since_end=since_end, beyond=beyond).stands_at_an_end() is stands
+
+
 def test_little_that_is_sent_after_the_rest_shows_that_it_is_over():
     job, steps = with_one_more(900)
     whole = whole_job(job, steps, last_of(job), PERIOD)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from llmprism.model import StepClock
-from llmprism.parallelism.byte_line import on_byte_line
+from llmprism.parallelism.byte_line import on_byte_line, with_missing_ticks
 from llmprism.parallelism.phase import message_silences
 from unit.builders import MS, Flow, transfer_table
 
@@ -55,3 +55,29 @@ def test_ticks_that_all_wander_stay():
     wandering = {step: 1 + step * 7 % 5 for step in range(38)}
     clock = clock_at(flows[:-1], wandering)
     assert on_byte_line(silences, clock).boundary_ns.tolist() == clock.boundary_ns.tolist()
+
+
+@pytest.mark.parametrize("missing", [(8,), (8, 9), (4, 11)])
+def test_a_step_with_the_bytes_of_several_is_several(missing):
+    silences, flows = job(20)
+    whole = clock_at(flows, {})
+    kept = np.delete(np.arange(20), missing)
+    found = with_missing_ticks(silences, StepClock(whole.boundary_ns[kept], np.ones(kept.size - 1, np.bool_), 1.0))
+    assert found.boundary_ns.tolist() == whole.boundary_ns.tolist()
+    assert found.regular.all()
+
+
+@pytest.mark.parametrize("dropped", [1, 18])
+def test_the_first_and_the_last_step_may_hold_anything(dropped):
+    silences, flows = job(20)
+    ticks = np.delete(clock_at(flows, {}).boundary_ns, dropped)
+    clock = StepClock(ticks, np.ones(ticks.size - 1, np.bool_), 1.0)
+    assert with_missing_ticks(silences, clock) is clock
+
+
+def test_a_step_that_holds_half_as_much_again_is_one():
+    silences, flows = job(20, extra=())
+    ticks = np.array([step[-1].end_ns for step in flows], dtype=np.int64)
+    ticks[8] = flows[8][4].end_ns
+    clock = StepClock(ticks, np.ones(19, np.bool_), 1.0)
+    assert with_missing_ticks(silences, clock) is clock

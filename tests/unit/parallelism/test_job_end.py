@@ -97,3 +97,40 @@ def test_ticks_without_a_byte_between_them_tell_no_end():
     ticks = np.arange(STEPS, dtype=np.int64) * MS // 5 + 3 * STEP + 96 * MS
     clock = StepClock(ticks, np.ones(STEPS - 1, dtype=np.bool_), 1.0)
     assert counted(seen, seen.transfers, [], clock) is clock
+
+
+def rings(last, watched=5 * STEP):
+    """Two replicas and their mates: gradients go round one way, parameters for the next step the other way round, at
+    its beginning. Of the last step only gradients, of which the pairs have sent such shares."""
+    flows = []
+    for step in range(STEPS):
+        now = step * STEP
+        flows += [Flow(a, b, now, now + 20 * MS, 4 * MB) for a, b in ("ba", "cb", "ac")]
+        share = last if step == STEPS - 1 else (1.0, 1.0, 1.0)
+        flows += [
+            Flow(*pair, now + 80 * MS, now + 95 * MS, int(part * 4 * MB))
+            for pair, part in zip(("ab", "bc", "ca"), share, strict=True)
+        ]
+    table = transfer_table(flows)
+    until = max(flow.end_ns for flow in flows) + watched
+    return Job("job", tuple(range(3)), (), 1.0, table, watched_until_ns=until)
+
+
+def test_pairs_that_have_sent_whole_steps_some_one_less_have_ended_one():
+    """Ticks after the gathers, which the last step does not have behind it: no pipeline is asked."""
+    seen = rings((1.0, 1.0, 1.0))
+    found = counted(seen, seen.transfers, [], clock_at(20 * MS))
+    assert found.complete
+    assert found.boundary_ns[1:].tolist() == ENDS
+
+
+def test_pairs_that_stand_in_parts_of_their_steps_have_been_stopped():
+    seen, clock = rings((1.0, 0.6, 0.3)), clock_at(20 * MS)
+    assert counted(seen, seen.transfers, [], clock) is clock
+
+
+def test_ticks_that_are_placed_by_what_is_gathered_stay():
+    seen, clock = job(), clock_at(20 * MS)
+    silences = message_silences(seen.transfers, seen.transfers.pair_bytes > 0)
+    links = links_of(seen.transfers)
+    assert counted_from_end(seen, silences, seen.transfers, links, clock, placed=True) is clock

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from llmprism.model import StepClock
+from llmprism.parallelism.one_phase import Ticks
 from llmprism.parallelism.phase import (
     _reach,
     _sliding_extremes,
+    _with_earlier,
     _with_stragglers,
     gradient_clock,
     outstanding,
@@ -15,6 +17,8 @@ from llmprism.parallelism.phase import (
     shifted_clock,
 )
 from llmprism.parallelism.rules import RULES
+from llmprism.stats.byte_steps import Chain
+from llmprism.stats.silences import Silences
 from unit.builders import MS, Flow, build_job, cut_in_pieces, transfer_table
 
 
@@ -46,6 +50,22 @@ def test_a_step_of_pipelines_ends_when_nothing_is_outstanding_and_gradients_are_
     assert clock.regular.all()
     assert clock.boundary_ns[1:].tolist() == job.step_ends_ns
     assert clock.boundary_ns[0] < job.step_ends_ns[0], "the first step was seen whole"
+
+
+@pytest.mark.parametrize(("regular", "earlier"), [((True, True), 2), ((False, True), 1), ((True, False), 0)])
+def test_ticks_of_the_chain_before_the_clocks_first_one_are_kept_while_whole_steps_lead_to_it(regular, earlier):
+    silences = Silences(np.arange(6) * 100, np.full(6, 10), np.arange(6) * 1000)
+    chain = Chain(np.arange(5), np.array([*regular, True, True]), 1000.0, 1.0, 1.0)
+    ticks = _with_earlier(Ticks(np.array([2, 3, 4]), np.ones(2, np.bool_)), chain, silences, RULES)
+    assert ticks.silence.tolist() == list(range(2 - earlier, 5))
+    assert ticks.regular.all()
+
+
+def test_ticks_of_another_phase_have_nothing_before_them():
+    silences = Silences(np.arange(12) * 50, np.full(12, 10), np.arange(12) * 500)
+    chain = Chain(np.arange(0, 12, 2), np.ones(5, np.bool_), 1000.0, 1.0, 1.0)
+    ticks = Ticks(np.array([5, 7, 9]), np.ones(2, np.bool_))
+    assert _with_earlier(ticks, chain, silences, RULES) is ticks
 
 
 def overlapped(step, later):

@@ -43,6 +43,25 @@ def test_part_of_a_step_before_the_first_tick_began_before_the_window():
     assert found.boundary_ns.tolist() == ticks.tolist()
 
 
+def test_a_window_that_begins_in_a_step_leaves_its_tick_though_some_pairs_lack_bytes_after_it():
+    """Most of a step before the tick and all of one after it, but for a record that was lost."""
+    ticks = np.arange(1, 7) * STEP
+    flows = gathers(0, size=900_000) + [flow for begin in ticks[:-1] for flow in gathers(begin)]
+    lost = [flow._replace(bytes=900_000) if flow.start_ns // STEP == 1 else flow for flow in flows]
+    found = with_first_steps(*job_of(lost, ticks, sharding=Sharding.FSDP))
+    assert found.boundary_ns.tolist() == ticks.tolist()
+
+
+def test_a_tick_in_the_middle_of_the_jobs_first_step_is_none():
+    ticks = np.array([60 * MS, *(np.arange(1, 7) * STEP)])
+    halves = [*gathers(0, size=MB // 2), *(flow._replace(start_ns=flow.start_ns + 60 * MS, end_ns=95 * MS) for flow in
+              gathers(0, size=MB // 2))]  # fmt: skip
+    flows = [flow._replace(end_ns=min(flow.end_ns, 50 * MS)) for flow in halves[:2]] + halves[2:]
+    flows += [flow for begin in ticks[1:-1] for flow in gathers(begin)]
+    found = with_first_steps(*job_of(flows, ticks, sharding=Sharding.FSDP))
+    assert found.boundary_ns.tolist() == [5 * MS, *ticks[1:]]
+
+
 def test_replicas_may_have_handed_out_their_parameters_before_the_first_tick():
     ticks = np.arange(1, 7) * STEP
     flows = [flow for begin in [0, *ticks[:-1]] for flow in gathers(begin)]

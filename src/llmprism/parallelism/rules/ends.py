@@ -259,6 +259,26 @@ class StepEndRules:
     gathering_stages: float = 0.3
     """Share of the bytes of gradients on stages that do so: all but the first, so half or more."""
 
+    # Sharded stages
+    as_long_a_rest: float = 0.5
+    """Share of the longest rest of the pipelines near a tick from which the one in which the tick lies ends the step:
+    in a job of two stages others are within 1 %."""
+
+    most_of_one: float = 0.9
+    """Share of an activation's bytes after which the first one has been sent: sequences of one step differ by less."""
+
+    hardly_any: float = 0.1
+    """Share of what the first stage sends in the rest that it sends between its first two activations at most where it
+    keeps its parameters; where it gathers them again it is a third of it at least."""
+
+    gathered_of_rest: tuple[float, ...] = (1.0 / 2.0, 1.0 / 3.0)
+    """Shares of what it sends in the rest that it gathers then, if it keeps its parameters: as much as it scatters, or
+    half as much where gradients are of twice the width."""
+
+    first_gather_within: float = 0.1
+    """Relative difference of what is gathered for the first and for the second forward pass: records that straddle an
+    activation; bytes vary by 0.03 in random jobs at most."""
+
     # The end of the job
     counted_bytes: float = 0.5
     """Share of the bytes on pairs whose steps repeat (to `clock.step_tolerance`) from which the job's end tells the
