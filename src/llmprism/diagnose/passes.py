@@ -23,7 +23,7 @@ from llmprism.model.layout import PairKind
 
 Place = tuple[WhereType, str | tuple[str, ...]]
 
-__all__ = ["INTO", "ONE_WAY", "OUT_OF", "Passes", "Place", "both_ways", "passes_of"]
+__all__ = ["INTO", "ONE_WAY", "OUT_OF", "Passes", "Place", "both_ways", "passes_of", "ways_of"]
 
 ONE_WAY: Final = "one way"
 """Marks a link in one direction as a place of its own: what goes the other way need not be slow."""
@@ -84,6 +84,17 @@ def passes_of(evidence: JobEvidence, pairs: Int64, rules: FaultRules = RULES) ->
     kept = {names[old]: new for new, old in enumerate(used.tolist())}
     wide = {_together(evidence, one): tuple(_group(evidence, index) for index in one) for one in lanes}
     return Passes(kept, pair[np.lexsort((pair, place))], np.append(offsets[used], offsets[-1]), wide)
+
+
+def ways_of(evidence: JobEvidence, pairs: Int64, rules: FaultRules = RULES) -> Passes:
+    """The links and switches that these pairs (ascending) of a job pass."""
+    number: dict[Place, int] = {}
+    if not pairs.size:
+        return Passes.none()
+    pair, place = _on_the_way(evidence.job.transfers, pairs, number, rules)
+    offsets = np.zeros(len(number) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(place, minlength=len(number)), out=offsets[1:])
+    return Passes(number, pair[np.lexsort((pair, place))], offsets)
 
 
 def _numbers(places: Iterable[Place], number: dict[Place, int]) -> Int64:

@@ -14,6 +14,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.backlog import changed_cells
 from llmprism.diagnose.blame import blame
+from llmprism.diagnose.bystanders import Bystander, bystander_of
 from llmprism.diagnose.byte_curves import hold_the_training
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.larger_quanta import odds_at_larger_quanta
@@ -61,7 +62,8 @@ class SlowCells:
     the pair's usual ones), `queued` those that are held back behind the exporter (`queued`, share of what the step
     takes longer), `changed` those whose rate changed because something lags behind (`backlog`), `broken` those that
     are slow by larger quanta (`larger_quanta`), where some are. `odds` are the logarithms of the odds that something on
-    the pair's way is slow, by its own past (`own_past`); NaN where they are not known.
+    the pair's way is slow, by its own past (`own_past`); NaN where they are not known. `bystander` is what the job says
+    for the places that it passes while it is healthy.
     """
 
     job: str
@@ -84,6 +86,7 @@ class SlowCells:
     queued: JudgedCells | None = None
     changed: JudgedCells | None = None
     broken: JudgedCells | None = None
+    bystander: Bystander | None = None
 
     @property
     def any_sick(self) -> bool:
@@ -149,6 +152,16 @@ class SlowCells:
             broken=None,
         )
 
+    def worth_keeping(self) -> SlowCells | None:
+        """Itself where anything is sick; else only how healthy the job was, without its cells, if that is known."""
+        if self.any_sick or self.bystander is None:
+            return self if self.any_sick else None
+        few = np.zeros((0, self.sick.shape[1]), dtype=np.bool_)
+        none, pairs = few.astype(np.float64), np.zeros(0)
+        return replace(
+            self, rate=none, sick=few, known=few, weight=none, expected=pairs, shows=pairs, odds=None, links={}
+        )
+
     def through(self, place: Place) -> Bool:
         """The pairs that pass a place."""
         through = np.zeros(self.sick.shape[0], dtype=np.bool_)
@@ -212,6 +225,7 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         queued=_unless_computed(evidence, queued_cells(evidence, rules), rules, rules.trust.likely),
         changed=_unless_computed(evidence, changed_cells(evidence, rules), rules, rules.trust.likely),
         broken=_at_larger_quanta(evidence, past, rules),
+        bystander=bystander_of(evidence, known & ~sick, rules),
     )
 
 

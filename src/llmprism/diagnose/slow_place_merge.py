@@ -2,12 +2,13 @@
 
 Rates are measured; that pieces are held back is inferred from pauses, and that packets are lost from bytes. So what is
 slow is believed first, and the other signs speak where nothing is slow, or decide between two that explain it alike.
+Among the inferred signs none is right everywhere: the one whose sick cells a place fits best is believed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +16,76 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.model.finding import Finding, WhereType
 
-__all__ = ["comes_and_goes_with", "with_broken_up", "with_held_back", "with_lagging", "with_resent"]
+__all__ = [
+    "FittingPlace",
+    "best_fitting",
+    "comes_and_goes_with",
+    "findings_of",
+    "unless_doubtful",
+    "with_broken_up",
+    "with_held_back",
+    "with_lagging",
+    "with_resent",
+    "without_rings_that_wait",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FittingPlace:
+    """A finding on a place, and how well the place fits the sick cells of its time: twice those through it, over those
+    that are known through it, of bystanders too, and those that are sick anywhere (1 where they are the same cells).
+    `healthy` are the cells elsewhere that are not sick then: without any, nobody shows that others could be."""
+
+    finding: Finding
+    fit: float
+    healthy: int = 0
+
+
+def findings_of(places: Sequence[FittingPlace]) -> list[Finding]:
+    return [one.finding for one in places]
+
+
+def without_rings_that_wait(broken: Sequence[FittingPlace], rules: FaultRules = RULES) -> list[FittingPlace]:
+    """The places that break messages up without groups, unless nearly all cells of a group are broken up, hardly any
+    others are, and others could be: all hops of a ring that waits for one of its members, in the middle of a message,
+    look alike."""
+    rule = rules.places
+
+    def is_one(place: FittingPlace) -> bool:
+        group = place.finding.where.type is WhereType.GROUP
+        return not group or (place.fit >= rule.scale_group_fit and place.healthy >= rule.sick_cells)
+
+    return [one for one in broken if is_one(one)]
+
+
+def best_fitting(*signs: Sequence[FittingPlace]) -> list[list[FittingPlace]]:
+    """Of the places by several inferred signs, those that no place by another sign fits better at that time. By some
+    signs whatever waits for the slow place looks like it, by others it does not: which ones differs from job to job."""
+
+    def outdone(one: FittingPlace, sign: Sequence[FittingPlace]) -> bool:
+        rivals = (rival for other in signs if other is not sign for rival in other)
+        return any(rival.fit > one.fit and _overlap(one.finding, rival.finding) for rival in rivals)
+
+    return [[one for one in sign if not outdone(one, sign)] for sign in signs]
+
+
+def unless_doubtful(
+    slow: Sequence[FittingPlace], inferred: Sequence[FittingPlace], rules: FaultRules = RULES
+) -> list[FittingPlace]:
+    """The slow places without those that are less likely than not, where another place, no group, is likelier by
+    another sign and fits that better."""
+
+    def outdone(one: FittingPlace) -> bool:
+        return one.finding.confidence < rules.trust.likely and any(
+            rival.fit > one.fit
+            and rival.finding.confidence > one.finding.confidence
+            and rival.finding.where.type is not WhereType.GROUP
+            and not _same_place(one.finding, rival.finding)
+            and _overlap(one.finding, rival.finding)
+            for rival in inferred
+        )
+
+    return [one for one in slow if not outdone(one)]
 
 
 def comes_and_goes_with(earlier: Sequence[Finding], finding: Finding, about: Sequence[SlowCells]) -> bool:
@@ -72,10 +142,8 @@ def with_resent(findings: Sequence[Finding], resent: Sequence[Finding], cells: S
 
 
 def with_broken_up(findings: Sequence[Finding], broken: Sequence[Finding], step_ns: float) -> list[Finding]:
-    """And the places that break messages up, where nothing else is found at that time. A whole group is none: all hops
-    of a ring that waits for one of its members, in the middle of a message, look alike."""
-    places = (one for one in broken if one.where.type is not WhereType.GROUP)
-    return [*findings, *(one for one in places if not any(_overlap(one, o, 2.0 * step_ns) for o in findings))]
+    """And the places that break messages up, where nothing else is found at that time."""
+    return [*findings, *(one for one in broken if not any(_overlap(one, o, 2.0 * step_ns) for o in findings))]
 
 
 def with_lagging(findings: Sequence[Finding], lagging: Sequence[Finding], step_ns: float) -> list[Finding]:

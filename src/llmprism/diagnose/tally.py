@@ -3,7 +3,8 @@
 A cell is a pair in a step, and is sick, healthy or cannot tell. If a place is sick, most cells through it are; if it is
 not, few are, by chance. The logarithm of the ratio of the two likelihoods, summed over the cells of a step, says how
 much the step speaks for the place; the stretches of steps where that adds up are when it was sick. A place that is
-larger, or explains by a special case (one direction only), must explain more.
+larger, or explains by a special case (one direction only), must explain more. Jobs in which nothing that passes the
+place is sick then speak against it by their healthy cells (`bystanders`).
 
 To take a place away changes what the jobs that pass it say; that of the others is kept.
 """
@@ -18,11 +19,13 @@ from typing import Final
 import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
+from llmprism.diagnose.bystanders import Bystander
 from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, Place, both_ways
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.model.finding import WhereType
 from llmprism.stats.segments import best_stretches
+from llmprism.stats.stretches import stretches_of
 
 __all__ = ["SickPlace", "Tally"]
 
@@ -33,7 +36,8 @@ class SickPlace:
 
     `score` is the logarithm of the odds for it, `rival` the place that would explain most without it, of another name,
     and `rival_score` its odds. `in_series` are links and switches that explain as much because the very same transfers
-    pass them, one after the other: no record can tell them apart, so they are no rivals.
+    pass them, one after the other: no record can tell them apart, so they are no rivals. `well` are the healthy cells
+    of jobs in which nothing that passes the place is sick.
     """
 
     place: Place
@@ -43,6 +47,7 @@ class SickPlace:
     rival: Place | None = None
     rival_score: float = 0.0
     in_series: tuple[Place, ...] = ()
+    well: int = 0
 
 
 ROUNDING: Final = 1e-9
@@ -65,8 +70,11 @@ class _Says:
 class Tally:
     """The cells of some jobs, and how well each place explains them."""
 
-    def __init__(self, cells: Sequence[SlowCells], rules: FaultRules = RULES) -> None:
+    def __init__(
+        self, cells: Sequence[SlowCells], rules: FaultRules = RULES, bystanders: Sequence[Bystander] = ()
+    ) -> None:
         self._rules = rules
+        self._bystanders = bystanders
         number: dict[Place, int] = {}
         self.cells = list(cells)
         self._numbers = [
@@ -77,6 +85,7 @@ class Tally:
         self._cost = np.array([_cost(place, rules) for place in self._places])
         tried = sum(len(cell.passes.number) * cell.sick.shape[1] for cell in cells)
         self._least = rules.places.sure + log(max(tried, 1))
+        self._against = log((1.0 - rules.places.sick_by_chance) / (1.0 - rules.places.sick_while))
         self._chance = [_by_chance(cell, rules) for cell in cells]
         self._says = [_says(cell, chance, rules) for cell, chance in zip(cells, self._chance, strict=True)]
 
@@ -89,6 +98,10 @@ class Tally:
             score[numbers] += says.score
             cells[numbers] += says.cells
         gain = np.where(cells > 0, score - self._cost, -np.inf)
+        well = dict.fromkeys(np.flatnonzero(gain >= self._least).tolist(), 0)
+        for number in well:
+            well[number] = self._well(self._places[number])
+            gain[number] -= self._against * well[number]
         if gain.max() < self._least:
             return None
         same = self._rules.places.same_score
@@ -114,7 +127,21 @@ class Tally:
             self._places[rival] if known else None,
             max(float(gain[rival]), 0.0) if known else 0.0,
             series,
+            well.get(best, 0),
         )
+
+    def _well(self, place: Place) -> int:
+        """Healthy cells of other jobs through a link or switch while it is sick."""
+        if place[0] not in _ON_THE_WAY or not self._bystanders:
+            return 0
+        times: dict[str, list[tuple[int, int]]] = {}
+        for cell, says in zip(self.cells, self._says, strict=True):
+            sick = says.steps.get(cell.passes.number.get(place, -1))
+            for first, after in stretches_of(sick, bridge=0) if sick is not None else ():
+                span = int(cell.steps.start_ns[first]), int(cell.steps.end_ns[after - 1])
+                times.setdefault(cell.job, []).append(span)
+        spans = [span for own in times.values() for span in own]
+        return sum(one.healthy_cells(place, spans) for one in self._bystanders if one.job not in times)
 
     def _in_series(self, place: Place, other: Place) -> bool:
         """Do the same pairs of all jobs pass these two? The first is a link, the other one a link or a switch."""

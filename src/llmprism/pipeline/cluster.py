@@ -54,8 +54,8 @@ class AnalysedJob:
     """What the transfers of a job say about it.
 
     The transfers of `job` may be summed up by pair and path and the kind of each transfer in `layout` may be missing;
-    `cells` may be missing where none of them is slow. `faults` are those of the job alone, or None where they have not
-    been looked for.
+    `cells` may be missing where none of them is slow, or hold no more than what such a job says as a bystander.
+    `faults` are those of the job alone, or None where they have not been looked for.
     """
 
     job: Job

@@ -248,10 +248,10 @@ class _JobResult:
 def _part_of(evidence: JobEvidence, timeline: Timeline, window: Window | None) -> _JobResult:
     """With a window faults are looked for too: whoever has the rows now need not copy them again."""
     cells = judge_transfers(evidence) if evidence.steps else None
-    sick = cells if cells is not None and cells.any_sick else None
+    kept = None if cells is None else cells.worth_keeping()
     alone = replace(evidence.job, transfers=_NO_TRANSFERS, bulk=None)
     return _JobResult(
-        timeline, replace(evidence, job=alone), sick, numbered_loads(evidence.job.transfers),
+        timeline, replace(evidence, job=alone), kept, numbered_loads(evidence.job.transfers),
         None if window is None else find_job_faults(evidence, Shared(), window),
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, passes_of
+from llmprism.diagnose.passes import INTO, ONE_WAY, OUT_OF, passes_of, ways_of
 from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.model import WhereType
 from unit.builders import Flow, transfer_table
@@ -83,3 +83,13 @@ def test_lanes_of_one_tensor_parallel_group_are_a_place_together():
     assert groups == {tuple("aceg"): 4, tuple("bdfh"): 4, tuple("acegbdfh"): 8}
     apart = replace(together, job=replace(evidence.job, places=servers[::2] * 2))
     assert not any(len(name) == 8 for where, name in passes_of(apart, np.arange(8)).number if where is WhereType.GROUP)
+
+
+def test_ways_are_the_links_and_switches_among_the_places():
+    paths = {"ab": ("leaf", "spine", "other"), "bc": ("other",)}
+    evidence = evidence_of(ring_pairs("abc"), paths=paths, groups=("abc",))
+    pairs = np.arange(3)
+    on_the_way = (WhereType.LINK, WhereType.SWITCH)
+    expected = {place: rows for place, rows in listed(evidence, pairs.tolist()).items() if place[0] in on_the_way}
+    assert result(ways_of(evidence, pairs)) == expected
+    assert not ways_of(evidence, pairs[:0]).number

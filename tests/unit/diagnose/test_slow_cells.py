@@ -91,3 +91,15 @@ def many(transfers):
         at = int(transfers.start_ns[row])
         flows += [Flow(*ends, at + k * 10 * MS, at + k * 10 * MS + MS, 500_000) for k in range(4)]
     return transfer_table(flows)
+
+
+def test_of_a_healthy_job_only_what_it_says_as_a_bystander_is_kept():
+    paths = dict.fromkeys(ring_pairs("abc"), ("leaf",))
+    well = judge_transfers(evidence_of(ring_pairs("abc"), paths=paths))
+    kept = well.worth_keeping()
+    assert (kept.rate.size, kept.sick.size, kept.any_sick) == (0, 0, False)
+    assert kept.bystander is well.bystander is not None
+    assert judge_transfers(evidence_of(ring_pairs("abc"))).worth_keeping() is None
+    slow = {pair: during(8, 14, 2.0, 10.0) for pair in ("ab", "bc")}
+    sick = judge_transfers(evidence_of(ring_pairs("abc"), rate=slow, paths=paths))
+    assert sick.worth_keeping() is sick

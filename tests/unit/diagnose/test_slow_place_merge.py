@@ -3,7 +3,17 @@
 from dataclasses import replace
 
 from llmprism.diagnose.slow_cells import judge_transfers
-from llmprism.diagnose.slow_place_merge import comes_and_goes_with, with_broken_up, with_held_back, with_lagging
+from llmprism.diagnose.slow_place_merge import (
+    FittingPlace,
+    best_fitting,
+    comes_and_goes_with,
+    findings_of,
+    unless_doubtful,
+    with_broken_up,
+    with_held_back,
+    with_lagging,
+    without_rings_that_wait,
+)
 from llmprism.model import Alternative, Finding, FindingKind, Where, WhereType
 from unit.diagnose.evidence_builder import evidence_of, ring_pairs
 
@@ -80,5 +90,44 @@ def test_a_place_breaks_messages_up_only_where_nothing_else_is_found():
     slow = nic("a", 0, 10)
     assert with_broken_up([slow], [nic("b", 5, 15)], 0.5 * SECOND) == [slow]
     assert with_broken_up([slow], [nic("b", 20, 30)], 0.5 * SECOND) == [slow, nic("b", 20, 30)]
+
+
+def test_a_group_breaks_messages_up_only_if_it_fits_and_others_are_healthy():
     group = replace(nic("b", 20, 30), where=Where(WhereType.GROUP, ("b", "c")))
-    assert with_broken_up([slow], [group], 0.5 * SECOND) == [slow], "a ring that waits looks alike"
+    one, alone, loose = (
+        FittingPlace(group, 1.0, healthy=12),
+        FittingPlace(group, 1.0),
+        FittingPlace(group, 0.8, healthy=12),
+    )
+    card = FittingPlace(nic("b", 20, 30), 0.3)
+    assert without_rings_that_wait([one, card]) == [one, card]
+    assert without_rings_that_wait([alone]) == [], "nobody shows that the job does not wait"
+    assert without_rings_that_wait([loose]) == [], "a ring that waits looks alike"
+
+
+def test_of_several_signs_the_place_that_fits_best_is_believed():
+    loose, tight, later = (
+        FittingPlace(nic("a", 0, 10), 0.4),
+        FittingPlace(nic("b", 5, 15), 0.9),
+        FittingPlace(nic("c", 20, 30), 0.2),
+    )
+    assert best_fitting([loose, later], [tight]) == [[later], [tight]], "at another time nothing fits later better"
+    assert best_fitting([loose, tight]) == [[loose, tight]], "two places by one sign do not outdo each other"
+    assert best_fitting([replace(loose, fit=0.9)], [tight]) == [[replace(loose, fit=0.9)], [tight]]
+
+
+def test_a_doubtful_slow_place_gives_way_to_a_likelier_one_that_fits_better():
+    doubtful, sure = (FittingPlace(nic("a", 0, 10, confidence), 0.5) for confidence in (0.4, 0.6))
+    rival = FittingPlace(nic("b", 5, 15, 0.6), 0.9)
+    assert unless_doubtful([doubtful], [rival]) == []
+    assert unless_doubtful([sure], [rival]) == [sure]
+    for weak in (
+        replace(rival, fit=0.4),
+        replace(rival, finding=nic("b", 5, 15, 0.4)),
+        FittingPlace(nic("b", 11, 15), 1),
+    ):
+        assert unless_doubtful([doubtful], [weak]) == [doubtful]
+    group = replace(rival, finding=replace(rival.finding, where=Where(WhereType.GROUP, ("b", "c"))))
+    same = replace(rival, finding=nic("a", 5, 15, 0.6))
+    assert unless_doubtful([doubtful], [group, same]) == [doubtful]
+    assert findings_of([doubtful, sure]) == [doubtful.finding, sure.finding]

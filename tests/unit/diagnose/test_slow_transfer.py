@@ -3,10 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from llmprism.diagnose.rules import RULES
 from llmprism.diagnose.slow_cells import LinkUse, judge_transfers
-from llmprism.diagnose.slow_transfer import _fits, _PlaceEvidence, find_slow_places
-from llmprism.diagnose.tally import SickPlace
+from llmprism.diagnose.slow_transfer import find_slow_places
 from llmprism.model import FindingKind, Where, WhereType
 from support.stages import find_slow_transfers
 from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
@@ -356,12 +354,3 @@ def test_two_faults_that_overlap_in_time_keep_their_places_and_times():
     assert set(named) == {(FindingKind.SLOW_SWITCH, "leaf0"), (FindingKind.SLOW_NIC, "j")}
     assert named[FindingKind.SLOW_NIC, "j"] == ("two", steps.start_ns[9], steps.end_ns[15])
     assert named[FindingKind.SLOW_SWITCH, "leaf0"][:2] == (None, one.timeline.steps.start_ns[5])
-
-
-@pytest.mark.parametrize(
-    ("sick", "elsewhere", "sure"), [(95, 300, 0.97), (52, 300, 0.72), (20, 300, 0.6), (95, 0, 0.8), (52, 0, 0.72)]
-)
-def test_a_place_whose_cells_are_half_healthy_or_that_everything_passes_is_less_sure(sick, elsewhere, sure):
-    suspect = SickPlace((WhereType.SWITCH, "t0"), sick, {})
-    case = _PlaceEvidence(RULES, suspect.place, suspect, sick=sick, known=100, elsewhere=elsewhere)
-    assert _fits(case) == pytest.approx(sure, abs=0.005)

@@ -182,3 +182,24 @@ def test_the_switch_between_two_cables_that_the_same_pairs_pass_is_the_same_plac
     paths |= dict.fromkeys(["ga", "ag"], ("third", "spine", "left"))
     suspect = Tally([judge_transfers(evidence_of([*pairs, "ga", "ag"], rate=rate, paths=paths))]).best()
     assert switch not in suspect.in_series, "a third leaf tells the switch from the cable"
+
+
+def test_a_healthy_job_on_the_switch_speaks_against_it_and_not_at_other_times():
+    ring = ring_pairs("abcd")
+    paths = dict.fromkeys(ring, ("leaf",))
+    rate = {pair: during(8, 14, 2.0, 10.0) for pair in ring}
+    sick = judge_transfers(evidence_of(ring, rate=rate, groups=("abcd",), paths=paths))
+    assert Tally([sick]).best().place == (WhereType.SWITCH, "leaf")
+    well = slow_job("well", [], rings=("wxyz",), paths=dict.fromkeys(ring_pairs("wxyz"), ("leaf",)))
+    assert Tally([sick], RULES, [well.bystander]).best().place[0] is WhereType.GROUP
+    later = replace(
+        well.bystander, start_ns=well.bystander.start_ns + 90 * STEP, end_ns=well.bystander.end_ns + 90 * STEP
+    )
+    elsewhere = replace(well.bystander, number={(WhereType.SWITCH, "other"): 0})
+    assert Tally([sick], RULES, [later, elsewhere]).best().place == (WhereType.SWITCH, "leaf")
+    own = replace(well.bystander, job=sick.job)
+    assert Tally([sick], RULES, [own]).best().place == (WhereType.SWITCH, "leaf"), "its own cells have spoken already"
+    few = replace(well.bystander, before=np.minimum(well.bystander.before, 1))
+    few.before[:, :11] = 0
+    best = Tally([sick], RULES, [few]).best()
+    assert (best.place, best.well) == ((WhereType.SWITCH, "leaf"), 1), "one healthy cell costs less than the group does"

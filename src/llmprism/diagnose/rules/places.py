@@ -106,6 +106,10 @@ class PlaceRules:
     """Confidence before the fit, at most, of a place by larger quanta: of 22 cards, links and switches on random seeds
     (41001 to 41600, plain 40001 to 40500, 53001 to 53330), over faults of all kinds, 11 were right."""
 
+    scale_group_fit: float = 0.9
+    """Fit (`slow_place_merge.FittingPlace`) from which a group is named by larger quanta: the four that are right on
+    198 opened random slow places have 1.0, rings of 310 captures that wait for a slow place 0.62 to 0.92."""
+
     # From places to findings
     cover: float = 0.02
     """A further place must explain at least this share of all sick cells: several faults of different size may

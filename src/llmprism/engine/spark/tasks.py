@@ -149,7 +149,7 @@ def job_task(site: BroadcastBytes, *, with_events: bool) -> Callable[[pa.Table, 
             timeline=timeline,
             state=state,
             loads=path_loads(job.transfers),
-            cells=cells if cells is not None and cells.any_sick else None,
+            cells=None if cells is None else cells.worth_keeping(),
             faults=find_job_faults(evidence, head.shared, known.window),
         )
         return pa.table([heads["job"].slice(0, 1), encode([outcome], AnalysedJob)], schema=OUTCOMES)
