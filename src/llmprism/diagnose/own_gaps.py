@@ -83,7 +83,8 @@ def made_up_of(length_ns: Float64, share: float) -> int:
 class _Sends:
     """Messages before which their member (a row of the job's members) sent nothing for a while, or nothing of their
     `kind`, by member and time: when it last sent anything (`since`) or anything `alike`, -1 where it never did; when it
-    sends `until` then, and to whom; when it was last sent anything (`heard`), and what it must have (`needed`)."""
+    sends `until` then, and to whom; when it was last sent anything (`heard`), and what it must have (`needed`). `fresh`
+    is `heard` without the rests of messages whose heads came while it was silent, the first of which began at `rest`."""
 
     member: Int64
     kind: Int64
@@ -93,6 +94,8 @@ class _Sends:
     until: Int64
     heard: Int64
     needed: Int64
+    fresh: Int64
+    rest: Int64
 
 
 def own_gaps(evidence: JobEvidence, rules: FaultRules = RULES) -> OwnGaps:
@@ -107,7 +110,8 @@ def own_gaps(evidence: JobEvidence, rules: FaultRules = RULES) -> OwnGaps:
     earliest = steps.start_ns[np.maximum(step - 1, 0)]
     begin = np.maximum(np.maximum(since, sends.needed), earliest)
     silent = (sends.since >= 0) & (step >= 0) & (begin < sends.until)
-    own = silent & (sends.heard <= sends.until - reach)
+    heard = np.where(sends.rest >= sends.until - reach, sends.fresh, sends.heard)
+    own = silent & (heard <= sends.until - reach)
     reach = np.maximum(rule.answered_ns, rule.answered_share * (sends.until - begin))
     piped = sends.kind == PairKind.PP
     alike = np.where(piped, begin, np.maximum(sends.alike, earliest))
@@ -138,29 +142,35 @@ def _silences(evidence: JobEvidence) -> _Sends:
     kind = np.tile(evidence.pair_kind[pair].astype(np.int64), 2)
     sends = np.repeat(np.array([True, False]), rows.size)
     order = grouped_order(whose, start)  # of the same moment what is sent comes first: nobody answers in no time
-    found = _between_sends(whose[order], start[order], end[order], sends[order], kind[order], int(PairKind.PP))
-    row, since, alike, heard, needed = found
-    return _Sends(
-        whose[order][row], kind[order][row], other[order][row], since, alike, start[order][row], heard, needed
-    )
+    columns = (values[order] for values in (whose, start, end, sends, kind, np.tile(pair, 2)))
+    row, since, alike, *got = _between_sends(*columns, int(PairKind.PP))
+    return _Sends(whose[order][row], kind[order][row], other[order][row], since, alike, start[order][row], *got)
 
 
 @kernel
 def _between_sends(
-    member: Int64, start: Int64, end: Int64, sends: Bool, kind: Int64, piped: int
-) -> tuple[Int64, Int64, Int64, Int64, Int64]:
+    member: Int64, start: Int64, end: Int64, sends: Bool, kind: Int64, pair: Int64, piped: int
+) -> tuple[Int64, Int64, Int64, Int64, Int64, Int64, Int64]:
     """Of rows sorted by member and start, those before which nothing was sent, or nothing of their kind: see `_Sends`.
-    What is `piped` needs all that its member was sent before, anything else what was piped."""
+    What is `piped` needs all that its member was sent before, anything else what was piped. A rest is what a pair
+    brings after it brought something in the silence and then nothing for most of it."""
     found, since = np.empty(member.size, dtype=np.int64), np.empty(member.size, dtype=np.int64)
-    alike, got = np.empty(member.size, dtype=np.int64), np.empty((2, member.size), dtype=np.int64)
+    alike, got = np.empty(member.size, dtype=np.int64), np.empty((4, member.size), dtype=np.int64)
     of_kind = np.full(kind.max() + 1 if kind.size else 1, -1, dtype=np.int64)
-    count, sent, heard, handed = 0, -1, 0, 0
+    of_pair = np.full(pair.max() + 1 if pair.size else 1, -1, dtype=np.int64)
+    resting = np.full(of_pair.size, -1, dtype=np.int64)
+    count, sent, heard, handed, fresh, rest = 0, -1, 0, 0, 0, -1
     for row in range(member.size):
         if row == 0 or member[row] != member[row - 1]:
-            sent, heard, handed = -1, 0, 0
+            sent, heard, handed, fresh, rest = -1, 0, 0, 0, -1
             of_kind[:] = -1
         if not sends[row]:
-            heard = max(heard, end[row])
+            heard, last = max(heard, end[row]), of_pair[pair[row]]
+            if sent >= 0 and (resting[pair[row]] == sent or (last > sent and 2 * last < start[row] + sent)):
+                resting[pair[row]], rest = sent, start[row] if rest < 0 else rest
+            else:
+                fresh = max(fresh, end[row])
+            of_pair[pair[row]] = max(last, end[row])
             if kind[row] == piped:
                 handed = max(handed, end[row])
             continue
@@ -168,10 +178,12 @@ def _between_sends(
         if sent < start[row] or last < start[row]:
             found[count], since[count], alike[count] = row, min(sent, start[row]), last
             got[0, count], got[1, count] = heard, heard if kind[row] == piped else handed
+            got[2, count], got[3, count] = fresh, rest
             count += 1
-        sent = max(sent, end[row])
+        if end[row] > sent:
+            sent, fresh, rest = end[row], heard, -1
         of_kind[kind[row]] = max(last, end[row])
-    return found[:count], since[:count], alike[:count], got[0, :count], got[1, :count]
+    return found[:count], since[:count], alike[:count], got[0, :count], got[1, :count], got[2, :count], got[3, :count]
 
 
 def _kept(sends: _Sends, begin: Int64, own: Bool, reach: Float64) -> Bool:
@@ -179,9 +191,9 @@ def _kept(sends: _Sends, begin: Int64, own: Bool, reach: Float64) -> Bool:
     something of this kind itself, or, in a collective, was sent it by another."""
     columns = (sends.member, sends.kind, sends.to, begin, sends.until)
     received = grouped_order(sends.to, sends.until)
-    by_sending = _went_on(*columns, own, reach, sends.member, np.arange(sends.member.size))
+    by_sending = _went_on(*columns, own, reach, reach, sends.member, np.arange(sends.member.size))
     collective = own & (sends.kind != PairKind.PP) & (by_sending < 0)
-    by_receiving = _went_on(*columns, collective, reach, sends.to[received], received)
+    by_receiving = _went_on(*columns, collective, reach, np.zeros_like(reach), sends.to[received], received)
     return _leads_to_one(np.maximum(by_sending, by_receiving))
 
 
@@ -196,21 +208,23 @@ def _leads_to_one(keeper: Int64) -> Bool:
 
 @kernel
 def _went_on(
-    member: Int64, kind: Int64, to: Int64, begin: Int64, until: Int64, own: Bool, reach: Float64, whose: Int64,
-    rows: Int64,
+    member: Int64, kind: Int64, to: Int64, begin: Int64, until: Int64, own: Bool, reach: Float64, ahead: Float64,
+    whose: Int64, rows: Int64,
 ) -> Int64:  # fmt: skip
     """For each own silence the one, of the receiver, that ended shortly before it and lasted for most of it; -1 where
-    there is none. `rows` are silences by the member (`whose`, ascending) that goes on when they end, and by time."""
+    there is none. `rows` are silences by the member (`whose`, ascending) that goes on when they end, and by time. One
+    that nobody ended may end up to `ahead` later, too: what one moment releases is stamped in any order."""
     keeper = np.full(member.size, -1, dtype=np.int64)
     for gap in range(member.size):
         if not own[gap]:
             continue
         low, high = np.searchsorted(whose, to[gap]), np.searchsorted(whose, to[gap], side="right")
-        place = low + np.searchsorted(until[rows[low:high]], until[gap], side="right") - 1
+        place = low + np.searchsorted(until[rows[low:high]], until[gap] + ahead[gap], side="right") - 1
         while place >= low and until[rows[place]] >= until[gap] - reach[gap]:
             row = rows[place]
-            both = until[row] - max(begin[gap], begin[row])
-            if kind[row] == kind[gap] and member[row] != member[gap] and 2 * both >= until[gap] - begin[gap]:
+            both = min(until[row], until[gap]) - max(begin[gap], begin[row])
+            other = kind[row] == kind[gap] and member[row] != member[gap] and (own[row] or until[row] <= until[gap])
+            if other and 2 * both >= until[gap] - begin[gap]:
                 keeper[gap] = row
                 break
             place -= 1
