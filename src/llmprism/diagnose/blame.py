@@ -29,6 +29,7 @@ from llmprism.diagnose.own_gaps import OwnGaps, grown_by, own_gaps
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.waiting import beyond_others, stage_work_ns
 from llmprism.model.finding import Alternative, FindingKind, Where, WhereType
+from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_mad, known_median
 
 __all__ = ["Signs", "WaitedFor", "blame", "runner_up", "shares_of", "signs_of", "terms_of"]
@@ -190,19 +191,24 @@ def _clear(grown: Float64, jitter: float, steps: int, rules: FaultRules) -> Floa
 
 
 def _peers(evidence: JobEvidence, row: int) -> Bool:
-    """The member and those of its tensor-parallel group: of its server and stage, in the order of their addresses."""
-    members, width = evidence.job.members, evidence.layout.layout.tp or 1
-    alone: Bool = np.arange(len(members)) == row
-    if width < 2 or not evidence.job.places or not evidence.job.places[row]:
+    """The member and those of its tensor-parallel group: of its stage and server, or of those servers that exchange
+    tensor-parallel sums with it, in the order of their GPUs."""
+    job, width = evidence.job, evidence.layout.layout.tp or 1
+    alone: Bool = np.arange(len(job.members)) == row
+    if width < 2 or not job.places or not job.places[row]:
         return alone
-    stage = evidence.layout.stage_of()
+    across = np.flatnonzero(evidence.pair_kind == PairKind.TP)
+    ends = np.searchsorted(np.array(job.members), [job.transfers.pair_src[across], job.transfers.pair_dst[across]])
+    place = {job.places[end] for pair in ends.T.tolist() if job.places[row] in (job.places[e] for e in pair) for end in pair}
+    stage, slots = evidence.layout.stage_of(), job.slots or (-1,) * len(job.members)
     near = [
         other
-        for other, place in enumerate(evidence.job.places)
-        if place == evidence.job.places[row] and stage.get(members[other]) == stage.get(members[row])
+        for other, its in enumerate(job.places)
+        if its in {job.places[row], *place} and stage.get(job.members[other]) == stage.get(job.members[row])
     ]
+    near.sort(key=lambda other: (job.places[other], slots[other], other))
     first = near.index(row) // width * width
-    return np.isin(np.arange(len(members)), near[first : first + width])
+    return np.isin(np.arange(len(job.members)), near[first : first + width])
 
 
 def _fallen(evidence: JobEvidence, slower: Bool, usual: Bool) -> float:

@@ -96,6 +96,7 @@ class _Sends:
     needed: Int64
     fresh: Int64
     rest: Int64
+    by: Int64
 
 
 def own_gaps(evidence: JobEvidence, rules: FaultRules = RULES) -> OwnGaps:
@@ -116,7 +117,7 @@ def own_gaps(evidence: JobEvidence, rules: FaultRules = RULES) -> OwnGaps:
     piped = sends.kind == PairKind.PP
     alike = np.where(piped, begin, np.maximum(sends.alike, earliest))
     own &= ~(
-        _kept(sends, alike, own, own & (sends.heard > heard), reach)
+        _kept(sends, alike, own, np.where(own, -1, sends.by), reach)
         | _not_awaited(sends.member, sends.kind, sends.to, alike, sends.until, own & ~piped)
     )
     length = sends.until - begin - _between_steps(steps, step, begin)
@@ -142,7 +143,7 @@ def _silences(evidence: JobEvidence, rules: FaultRules) -> _Sends:
     kind = np.tile(evidence.pair_kind[pair].astype(np.int64), 2)
     sends = np.repeat(np.array([True, False]), rows.size)
     order = grouped_order(whose, start)  # of the same moment what is sent comes first: nobody answers in no time
-    columns = (values[order] for values in (whose, start, end, sends, kind, np.tile(pair, 2)))
+    columns = (values[order] for values in (whose, start, end, sends, kind, np.tile(pair, 2), other))
     reach = (float(rules.members.answered_ns), rules.members.answered_share)
     row, since, alike, *got = _between_sends(*columns, int(PairKind.PP), reach)
     return _Sends(whose[order][row], kind[order][row], other[order][row], since, alike, start[order][row], *got)
@@ -150,30 +151,30 @@ def _silences(evidence: JobEvidence, rules: FaultRules) -> _Sends:
 
 @kernel
 def _between_sends(
-    member: Int64, start: Int64, end: Int64, sends: Bool, kind: Int64, pair: Int64, piped: int,
+    member: Int64, start: Int64, end: Int64, sends: Bool, kind: Int64, pair: Int64, other: Int64, piped: int,
     reach: tuple[float, float],
-) -> tuple[Int64, Int64, Int64, Int64, Int64, Int64, Int64]:  # fmt: skip
+) -> tuple[Int64, Int64, Int64, Int64, Int64, Int64, Int64, Int64]:  # fmt: skip
     """Of rows sorted by member and start, those before which nothing was sent, or nothing of their kind: see `_Sends`.
     What is `piped` needs all that its member was sent before, anything else what was piped. A rest is what a pair
     brings after it brought something in the silence, not right at its begin (`reach`: ns, share), and then nothing for
     most of it."""
     found, since = np.empty(member.size, dtype=np.int64), np.empty(member.size, dtype=np.int64)
-    alike, got = np.empty(member.size, dtype=np.int64), np.empty((4, member.size), dtype=np.int64)
+    alike, got = np.empty(member.size, dtype=np.int64), np.empty((5, member.size), dtype=np.int64)
     of_kind = np.full(kind.max() + 1 if kind.size else 1, -1, dtype=np.int64)
     of_pair = np.full(pair.max() + 1 if pair.size else 1, -1, dtype=np.int64)
     head, resting = np.full(of_pair.size, -1, dtype=np.int64), np.full(of_pair.size, -1, dtype=np.int64)
-    count, sent, heard, handed, fresh, rest = 0, -1, 0, 0, 0, -1
+    count, sent, heard, handed, fresh, rest, by = 0, -1, 0, 0, 0, -1, -1
     for row in range(member.size):
         if row == 0 or member[row] != member[row - 1]:
-            sent, heard, handed, fresh, rest = -1, 0, 0, 0, -1
+            sent, heard, handed, fresh, rest, by = -1, 0, 0, 0, -1, -1
             of_kind[:] = -1
         if not sends[row]:
             heard, last, silent = max(heard, end[row]), of_pair[pair[row]], start[row] - sent
             pushed = head[pair[row]] - sent > max(reach[0], reach[1] * silent) and 2 * (last - sent) < silent
             if sent >= 0 and (resting[pair[row]] == sent or pushed):
                 resting[pair[row]], rest = sent, start[row] if rest < 0 else rest
-            else:
-                fresh = max(fresh, end[row])
+            elif end[row] >= fresh:
+                fresh, by = end[row], other[row]
             of_pair[pair[row]], head[pair[row]] = max(last, end[row]), start[row]
             if kind[row] == piped:
                 handed = max(handed, end[row])
@@ -182,23 +183,23 @@ def _between_sends(
         if sent < start[row] or last < start[row]:
             found[count], since[count], alike[count] = row, min(sent, start[row]), last
             got[0, count], got[1, count] = heard, heard if kind[row] == piped else handed
-            got[2, count], got[3, count] = fresh, rest
+            got[2, count], got[3, count], got[4, count] = fresh, rest, by
             count += 1
         if end[row] > sent:
             sent, fresh, rest = end[row], heard, -1
         of_kind[kind[row]] = max(last, end[row])
-    return found[:count], since[:count], alike[:count], got[0, :count], got[1, :count], got[2, :count], got[3, :count]
+    got = got[:, :count]
+    return found[:count], since[:count], alike[:count], got[0], got[1], got[2], got[3], got[4]
 
 
-def _kept(sends: _Sends, begin: Int64, own: Bool, rests: Bool, reach: Float64) -> Bool:
+def _kept(sends: _Sends, begin: Int64, own: Bool, by: Int64, reach: Float64) -> Bool:
     """Which own silences a receiver kept: what was to be sent was not taken until it went on, that is until it sent
     something of this kind itself, or, in a collective, was sent it by another."""
     columns = (sends.member, sends.kind, sends.to, begin, sends.until)
-    nowhere = np.zeros(own.shape, dtype=np.bool_)
     received = grouped_order(sends.to, sends.until)
-    by_sending = _went_on(*columns, own, rests, reach, sends.member, np.arange(sends.member.size))
+    by_sending = _went_on(*columns, own, by, reach, reach, sends.member, np.arange(sends.member.size))
     collective = own & (sends.kind != PairKind.PP) & (by_sending < 0)
-    by_receiving = _went_on(*columns, collective, nowhere, reach, sends.to[received], received)
+    by_receiving = _went_on(*columns, collective, by, reach, 0.0 * reach, sends.to[received], received)
     return _leads_to_one(np.maximum(by_sending, by_receiving))
 
 
@@ -213,8 +214,8 @@ def _leads_to_one(keeper: Int64) -> Bool:
 
 @kernel
 def _went_on(
-    member: Int64, kind: Int64, to: Int64, begin: Int64, until: Int64, own: Bool, rests: Bool, reach: Float64,
-    whose: Int64, rows: Int64,
+    member: Int64, kind: Int64, to: Int64, begin: Int64, until: Int64, own: Bool, by: Int64, reach: Float64,
+    ahead: Float64, whose: Int64, rows: Int64,
 ) -> Int64:  # fmt: skip
     """For each own silence the one, of the receiver, that ended shortly before it and lasted for most of it; -1 where
     there is none. `rows` are silences by the member (`whose`, ascending) that goes on when they end, and by time. One
@@ -224,11 +225,11 @@ def _went_on(
         if not own[gap]:
             continue
         low, high = np.searchsorted(whose, to[gap]), np.searchsorted(whose, to[gap], side="right")
-        place = low + np.searchsorted(until[rows[low:high]], until[gap] + reach[gap], side="right") - 1
+        place = low + np.searchsorted(until[rows[low:high]], until[gap] + ahead[gap], side="right") - 1
         while place >= low and until[rows[place]] >= until[gap] - reach[gap]:
             row = rows[place]
             both = min(until[row], until[gap]) - max(begin[gap], begin[row])
-            other = kind[row] == kind[gap] and member[row] != member[gap] and (rests[row] or until[row] <= until[gap])
+            other = kind[row] == kind[gap] and member[row] != member[gap] and (by[row] != member[gap] or until[row] <= until[gap])
             if other and 2 * both >= until[gap] - begin[gap]:
                 keeper[gap] = row
                 break

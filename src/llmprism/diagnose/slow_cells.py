@@ -185,6 +185,8 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
     own = np.isfinite(odds)
     sick = np.where(own, odds >= rules.places.past_sick, sick)
     known = np.where(own, sick | (odds <= -rules.places.past_well), known)
+    waiting = _waiting_for_a_gpu(evidence, sick, rules)
+    sick[:, waiting] = known[:, waiting] = False
     weight = _weight(evidence, known, rules, _slow_at_once(evidence, sick, rules))
     if not _some_last(sick, known, weight, rules) or not hold_the_training(
         evidence.job, evidence.timeline.steps, rules
@@ -264,6 +266,15 @@ def _unless_computed(
     return (
         None if found is None or _computes_longer(evidence, np.asarray(sick.any(axis=0)), rules, blamed_from) else found
     )
+
+
+def _waiting_for_a_gpu(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> Bool:
+    """The slower steps with slow messages, if a GPU explains them: who waits for it pushes the head of a message, and
+    the rest long after that."""
+    usual = usual_steps(evidence, rules)
+    slower: Bool = evidence.counted & ~usual & sick.any(axis=0)
+    blamed = blame(evidence, slower, usual, rules) if slower.any() else None
+    return slower & (blamed is not None and blamed.confidence >= rules.blame.before_places)
 
 
 def _computes_longer(evidence: JobEvidence, slower: Bool, rules: FaultRules, blamed_from: float) -> bool:
