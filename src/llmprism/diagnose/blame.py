@@ -32,7 +32,18 @@ from llmprism.model.finding import Alternative, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_mad, known_median
 
-__all__ = ["Signs", "WaitedFor", "blame", "runner_up", "shares_of", "signs_of", "terms_of"]
+__all__ = [
+    "Signs",
+    "WaitedFor",
+    "blame",
+    "fallen",
+    "much_slower",
+    "runner_up",
+    "shares_of",
+    "signs_of",
+    "tensor_peers",
+    "terms_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +86,13 @@ def blame(
     """Who was waited for in the `slower` steps; None where too few of both were seen to compare. `found` is the member
     that is late in them, by some sign, in more than chance would do."""
     rule = rules.blame
-    slower, longer = _much_slower(evidence, slower, rules)
+    slower, longer = much_slower(evidence, slower, rules)
     if usual.sum() < rules.members.late_steps or longer <= 0.0:
         return None
     signs = signs_of(evidence, slower, usual, longer, rules)
     shares = shares_of(signs, rules, found=found)
     row = int(np.argmax(shares))
-    peers = _peers(evidence, row)
+    peers = tensor_peers(evidence, row)
     share = float(shares[peers].sum())
     others = np.where(peers, -1.0, shares)
     rival = int(np.argmax(others))
@@ -94,7 +105,7 @@ def blame(
     )  # fmt: skip
 
 
-def _much_slower(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> tuple[Bool, float]:
+def much_slower(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> tuple[Bool, float]:
     """Those of the slower steps that are not only a little longer than usual beside the others, and what they take
     longer as a rule: steps that vary by themselves say nothing about who was waited for in the long ones."""
     longer = evidence.duration_ns - evidence.normal_ns
@@ -112,8 +123,8 @@ def terms_of(
     rule = rules.blame
     explains = float(np.clip(max(signs.late[row], signs.silent[row]), 0.0, rule.most_explained))
     times = signs.silences.times_as_many(row, slower, usual, rules.members.gap_most, rule.most_steps)
-    fallen, more = (min(value, rule.most_fallen) for value in (_fallen(evidence, slower, usual), max(log(times), 0.0)))
-    return np.array([log(share / (1.0 - share + rule.doubt)), explains, fallen, more])
+    fell, more = (min(value, rule.most_fallen) for value in (fallen(evidence, slower, usual), max(log(times), 0.0)))
+    return np.array([log(share / (1.0 - share + rule.doubt)), explains, fell, more])
 
 
 def runner_up(evidence: JobEvidence, waited_for: WaitedFor) -> tuple[Alternative, ...]:
@@ -154,7 +165,7 @@ def signs_of(evidence: JobEvidence, slower: Bool, usual: Bool, longer_ns: float,
             ("late", evidence.lateness_ns, late),
             ("silent", silent, grown_by(silent, slower, usual)),
             ("handed", handed, grown_by(handed, slower, usual)),
-            ("held", held, _grown(held, slower, usual)),
+            ("held", held, np.minimum(_grown(held, slower, usual), grown_by(silent + handed, slower, usual))),
         )
     }
     work = stage_work_ns(evidence)
@@ -190,7 +201,7 @@ def _clear(grown: Float64, jitter: float, steps: int, rules: FaultRules) -> Floa
     return np.asarray(np.log1p(np.clip(grown / least, 0.0, rule.most_clear)))
 
 
-def _peers(evidence: JobEvidence, row: int) -> Bool:
+def tensor_peers(evidence: JobEvidence, row: int) -> Bool:
     """The member and those of its tensor-parallel group: of its stage and server, or of those servers that exchange
     tensor-parallel sums with it, in the order of their GPUs."""
     job, width = evidence.job, evidence.layout.layout.tp or 1
@@ -211,7 +222,7 @@ def _peers(evidence: JobEvidence, row: int) -> Bool:
     return np.isin(np.arange(len(job.members)), near[first : first + width])
 
 
-def _fallen(evidence: JobEvidence, slower: Bool, usual: Bool) -> float:
+def fallen(evidence: JobEvidence, slower: Bool, usual: Bool) -> float:
     """By how much (a logarithm) the rate of any pair fell from the usual to the slower steps, at most."""
     before, now = (known_median(evidence.rate[:, steps], axis=1) for steps in (usual, slower))
     known = np.isfinite(before) & np.isfinite(now) & (before > 0.0) & (now > 0.0)

@@ -14,6 +14,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.backlog import changed_cells
 from llmprism.diagnose.blame import blame
+from llmprism.diagnose.blamed_stage import blamed_stage
 from llmprism.diagnose.byte_curves import hold_the_training
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.larger_quanta import odds_at_larger_quanta
@@ -185,7 +186,7 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
     own = np.isfinite(odds)
     sick = np.where(own, odds >= rules.places.past_sick, sick)
     known = np.where(own, sick | (odds <= -rules.places.past_well), known)
-    waiting = _waiting_for_a_gpu(evidence, sick, rules)
+    waiting = _waiting_for_computation(replace(evidence, rate=rate), sick, rules)
     sick[:, waiting] = known[:, waiting] = False
     weight = _weight(evidence, known, rules, _slow_at_once(evidence, sick, rules))
     if not _some_last(sick, known, weight, rules) or not hold_the_training(
@@ -268,19 +269,23 @@ def _unless_computed(
     )
 
 
-def _waiting_for_a_gpu(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> Bool:
-    """The slower steps with slow messages, if a GPU explains them: who waits for it pushes the head of a message, and
+def _waiting_for_computation(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> Bool:
+    """The slower steps with slow messages, if a GPU or a stage explains them: who waits for it pushes the head of a message, and
     the rest long after that."""
     usual = usual_steps(evidence, rules)
     slower: Bool = evidence.counted & ~usual & sick.any(axis=0)
     blamed = blame(evidence, slower, usual, rules) if slower.any() else None
-    return slower & (blamed is not None and blamed.confidence >= rules.blame.before_places)
+    found = blamed is not None and blamed.confidence >= rules.blame.before_places
+    return slower & (found or (blamed is not None and blamed_stage(evidence, slower, usual, rules) is not None))
 
 
 def _computes_longer(evidence: JobEvidence, slower: Bool, rules: FaultRules, blamed_from: float) -> bool:
     """Is a GPU, with so much confidence, or a whole stage to blame for these steps?"""
-    blamed = blame(evidence, slower, usual_steps(evidence, rules) & ~slower, rules)
+    usual = usual_steps(evidence, rules) & ~slower
+    blamed = blame(evidence, slower, usual, rules)
     if blamed is not None and blamed.confidence >= blamed_from:
+        return True
+    if blamed_stage(evidence, slower, usual, rules) is not None:
         return True
     return bool(find_slow_stages(evidence, np.zeros(evidence.steps, dtype=np.bool_), rules))
 

@@ -16,19 +16,19 @@ class BlameRules:
     """Weights of the signs of a slow GPU, and bounds of the signs."""
 
     # Who
-    late_clear: float = 0.4
+    late_clear: float = 0.9
     """For each unit of how clearly (a logarithm of jitters) a member is later at the synchronisation,"""
 
-    silent_clear: float = 1.4
+    silent_clear: float = 1.6
     """of how clearly its own silences before collectives grew,"""
 
-    handed_clear: float = 2.0
+    handed_clear: float = 1.75
     """and those before messages to other stages of its pipeline: nobody waits for a collective in these,"""
 
-    held_clear: float = 0.95
+    held_clear: float = 0.75
     """of how clearly it holds the others up,"""
 
-    work: float = 2.0
+    work: float = 2.4
     """of how much longer it works than its peers (a logarithm of shares),"""
 
     found: float = 1.2
