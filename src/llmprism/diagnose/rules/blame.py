@@ -25,7 +25,7 @@ class BlameRules:
     handed_clear: float = 1.75
     """and those before messages to other stages of its pipeline: nobody waits for a collective in these,"""
 
-    held_clear: float = 0.75
+    held_clear: float = 0.95
     """of how clearly it holds the others up,"""
 
     work: float = 2.4
