@@ -3,7 +3,8 @@
 A slow GPU shows in several ways, and which of them depends on the job. Where gradients are synchronised once in a step
 it is *late* at it. Its *own silences* (`own_gaps`) grow. It *holds* what others wait for (`holding`). In a pipeline its
 *work* on a micro-batch exceeds that of the same stage of other replicas (`waiting`). Each of these signs alone also
-points at others: those that wait together are late together, and one that cannot get rid of its message is silent.
+points at others: those that wait together are late together, and one that cannot get rid of its message is silent and
+holds (so it holds no more than its own silences grew by: those of one that is kept do not).
 
 So they are added up. Each sign is what it grew by from the usual to the slower steps, in shares of what these take
 longer, and how far that is beyond what it varies by in usual steps. The log odds of a member are a weighted sum; the
@@ -165,7 +166,11 @@ def signs_of(evidence: JobEvidence, slower: Bool, usual: Bool, longer_ns: float,
             ("late", evidence.lateness_ns, late),
             ("silent", silent, grown_by(silent, slower, usual)),
             ("handed", handed, grown_by(handed, slower, usual)),
-            ("held", held, np.minimum(_grown(held, slower, usual), grown_by(silent + handed, slower, usual))),
+            (
+                "held",
+                held,
+                np.minimum(_grown(held, slower, usual), grown_by(silent + handed, slower, usual)),
+            ),
         )
     }
     work = stage_work_ns(evidence)
@@ -210,12 +215,13 @@ def tensor_peers(evidence: JobEvidence, row: int) -> Bool:
         return alone
     across = np.flatnonzero(evidence.pair_kind == PairKind.TP)
     ends = np.searchsorted(np.array(job.members), [job.transfers.pair_src[across], job.transfers.pair_dst[across]])
-    place = {job.places[end] for pair in ends.T.tolist() if job.places[row] in (job.places[e] for e in pair) for end in pair}
+    pairs = ({job.places[end] for end in pair} for pair in ends.T.tolist())
+    servers = {job.places[row]}.union(*(places for places in pairs if job.places[row] in places))
     stage, slots = evidence.layout.stage_of(), job.slots or (-1,) * len(job.members)
     near = [
         other
-        for other, its in enumerate(job.places)
-        if its in {job.places[row], *place} and stage.get(job.members[other]) == stage.get(job.members[row])
+        for other, place in enumerate(job.places)
+        if place in servers and stage.get(job.members[other]) == stage.get(job.members[row])
     ]
     near.sort(key=lambda other: (job.places[other], slots[other], other))
     first = near.index(row) // width * width

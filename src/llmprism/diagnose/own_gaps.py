@@ -9,6 +9,11 @@ What a member is *sent* meanwhile does not matter, unlike for `own_pauses`: tran
 that computes, and probe it while it does not take more. Only what comes between the stages of a pipeline is what the
 next computation needs, and begins it.
 
+*What one moment releases is stamped in any order.* When a member goes on that others waited for, the one before it in a
+ring sends it the rest of the message whose head it had pushed, perhaps a little before its own message is stamped. That
+is no answer: who waits gets nothing between the end of one exchange and what it waits for. Nor does the one before it
+go on by itself: it is kept by a receiver that goes on a little later, unless that was sent its own message.
+
 A GPU that computes longer has as many silences as ever, and longer ones; a hop that lets pieces pass slowly makes many
 short ones in the middle of messages (`made_up_of`).
 """
@@ -84,7 +89,8 @@ class _Sends:
     """Messages before which their member (a row of the job's members) sent nothing for a while, or nothing of their
     `kind`, by member and time: when it last sent anything (`since`) or anything `alike`, -1 where it never did; when it
     sends `until` then, and to whom; when it was last sent anything (`heard`), and what it must have (`needed`). `fresh`
-    is `heard` without the rests of messages whose heads came while it was silent, the first of which began at `rest`."""
+    is `heard` without the rests of messages whose heads came while it was silent, the first of which began at `rest`
+    (-1: none), and `by` whom that was sent."""
 
     member: Int64
     kind: Int64
@@ -117,7 +123,7 @@ def own_gaps(evidence: JobEvidence, rules: FaultRules = RULES) -> OwnGaps:
     piped = sends.kind == PairKind.PP
     alike = np.where(piped, begin, np.maximum(sends.alike, earliest))
     own &= ~(
-        _kept(sends, alike, own, np.where(own, -1, sends.by), reach)
+        _kept(sends, alike, own, reach)
         | _not_awaited(sends.member, sends.kind, sends.to, alike, sends.until, own & ~piped)
     )
     length = sends.until - begin - _between_steps(steps, step, begin)
@@ -143,39 +149,42 @@ def _silences(evidence: JobEvidence, rules: FaultRules) -> _Sends:
     kind = np.tile(evidence.pair_kind[pair].astype(np.int64), 2)
     sends = np.repeat(np.array([True, False]), rows.size)
     order = grouped_order(whose, start)  # of the same moment what is sent comes first: nobody answers in no time
-    columns = (values[order] for values in (whose, start, end, sends, kind, np.tile(pair, 2), other))
-    reach = (float(rules.members.answered_ns), rules.members.answered_share)
-    row, since, alike, *got = _between_sends(*columns, int(PairKind.PP), reach)
-    return _Sends(whose[order][row], kind[order][row], other[order][row], since, alike, start[order][row], *got)
+    whose, other, kind, start = whose[order], other[order], kind[order], start[order]
+    ends = end[order], sends[order], kind, np.tile(pair, 2)[order], other
+    reach = float(rules.members.answered_ns), rules.members.answered_share
+    row, since, alike, got = _between_sends(whose, start, *ends, int(PairKind.PP), reach)
+    heard, needed, fresh, rest, by = got
+    return _Sends(whose[row], kind[row], other[row], since, alike, start[row], heard, needed, fresh, rest, by)
 
 
 @kernel
 def _between_sends(
     member: Int64, start: Int64, end: Int64, sends: Bool, kind: Int64, pair: Int64, other: Int64, piped: int,
     reach: tuple[float, float],
-) -> tuple[Int64, Int64, Int64, Int64, Int64, Int64, Int64, Int64]:  # fmt: skip
+) -> tuple[Int64, Int64, Int64, Int64]:  # fmt: skip
     """Of rows sorted by member and start, those before which nothing was sent, or nothing of their kind: see `_Sends`.
     What is `piped` needs all that its member was sent before, anything else what was piped. A rest is what a pair
-    brings after it brought something in the silence, not right at its begin (`reach`: ns, share), and then nothing for
+    brings after it brought a head in the silence, not right at its begin (`reach`: ns, share), and then nothing for
     most of it."""
     found, since = np.empty(member.size, dtype=np.int64), np.empty(member.size, dtype=np.int64)
     alike, got = np.empty(member.size, dtype=np.int64), np.empty((5, member.size), dtype=np.int64)
     of_kind = np.full(kind.max() + 1 if kind.size else 1, -1, dtype=np.int64)
-    of_pair = np.full(pair.max() + 1 if pair.size else 1, -1, dtype=np.int64)
-    head, resting = np.full(of_pair.size, -1, dtype=np.int64), np.full(of_pair.size, -1, dtype=np.int64)
+    brought = np.full((3, pair.max() + 1 if pair.size else 1), -1, dtype=np.int64)
+    head, done, resting = brought[0], brought[1], brought[2]
     count, sent, heard, handed, fresh, rest, by = 0, -1, 0, 0, 0, -1, -1
     for row in range(member.size):
         if row == 0 or member[row] != member[row - 1]:
             sent, heard, handed, fresh, rest, by = -1, 0, 0, 0, -1, -1
             of_kind[:] = -1
         if not sends[row]:
-            heard, last, silent = max(heard, end[row]), of_pair[pair[row]], start[row] - sent
-            pushed = head[pair[row]] - sent > max(reach[0], reach[1] * silent) and 2 * (last - sent) < silent
-            if sent >= 0 and (resting[pair[row]] == sent or pushed):
-                resting[pair[row]], rest = sent, start[row] if rest < 0 else rest
+            one, silent = pair[row], start[row] - sent
+            pushed = head[one] - sent > max(reach[0], reach[1] * silent) and 2 * (done[one] - sent) < silent
+            if sent >= 0 and (resting[one] == sent or pushed):
+                resting[one], rest = sent, start[row] if rest < 0 else rest
             elif end[row] >= fresh:
                 fresh, by = end[row], other[row]
-            of_pair[pair[row]], head[pair[row]] = max(last, end[row]), start[row]
+            head[one], done[one] = start[row], max(done[one], end[row])
+            heard = max(heard, end[row])
             if kind[row] == piped:
                 handed = max(handed, end[row])
             continue
@@ -188,18 +197,18 @@ def _between_sends(
         if end[row] > sent:
             sent, fresh, rest = end[row], heard, -1
         of_kind[kind[row]] = max(last, end[row])
-    got = got[:, :count]
-    return found[:count], since[:count], alike[:count], got[0], got[1], got[2], got[3], got[4]
+    return found[:count], since[:count], alike[:count], got[:, :count]
 
 
-def _kept(sends: _Sends, begin: Int64, own: Bool, by: Int64, reach: Float64) -> Bool:
+def _kept(sends: _Sends, begin: Int64, own: Bool, reach: Float64) -> Bool:
     """Which own silences a receiver kept: what was to be sent was not taken until it went on, that is until it sent
     something of this kind itself, or, in a collective, was sent it by another."""
     columns = (sends.member, sends.kind, sends.to, begin, sends.until)
-    received = grouped_order(sends.to, sends.until)
+    by, received = np.where(own, -1, sends.by), grouped_order(sends.to, sends.until)
     by_sending = _went_on(*columns, own, by, reach, reach, sends.member, np.arange(sends.member.size))
     collective = own & (sends.kind != PairKind.PP) & (by_sending < 0)
-    by_receiving = _went_on(*columns, collective, by, reach, 0.0 * reach, sends.to[received], received)
+    at_once = np.zeros_like(reach)
+    by_receiving = _went_on(*columns, collective, by, reach, at_once, sends.to[received], received)
     return _leads_to_one(np.maximum(by_sending, by_receiving))
 
 
@@ -219,7 +228,7 @@ def _went_on(
 ) -> Int64:  # fmt: skip
     """For each own silence the one, of the receiver, that ended shortly before it and lasted for most of it; -1 where
     there is none. `rows` are silences by the member (`whose`, ascending) that goes on when they end, and by time. One
-    that nobody ended may end up to `ahead` later, too: what one moment releases is stamped in any order."""
+    that was not ended `by` this member's message may end up to `ahead` later, too."""
     keeper = np.full(member.size, -1, dtype=np.int64)
     for gap in range(member.size):
         if not own[gap]:
@@ -229,7 +238,8 @@ def _went_on(
         while place >= low and until[rows[place]] >= until[gap] - reach[gap]:
             row = rows[place]
             both = min(until[row], until[gap]) - max(begin[gap], begin[row])
-            other = kind[row] == kind[gap] and member[row] != member[gap] and (by[row] != member[gap] or until[row] <= until[gap])
+            other = kind[row] == kind[gap] and member[row] != member[gap]
+            other &= until[row] <= until[gap] or by[row] != member[gap]
             if other and 2 * both >= until[gap] - begin[gap]:
                 keeper[gap] = row
                 break

@@ -270,13 +270,15 @@ def _unless_computed(
 
 
 def _waiting_for_computation(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> Bool:
-    """The slower steps with slow messages, if a GPU or a stage explains them: who waits for it pushes the head of a message, and
-    the rest long after that."""
+    """The slower steps with slow messages, if a GPU or a stage explains them: who waits for it pushes the head of a
+    message, and the rest long after that."""
     usual = usual_steps(evidence, rules)
     slower: Bool = evidence.counted & ~usual & sick.any(axis=0)
     blamed = blame(evidence, slower, usual, rules) if slower.any() else None
-    found = blamed is not None and blamed.confidence >= rules.blame.before_places
-    return slower & (found or (blamed is not None and blamed_stage(evidence, slower, usual, rules) is not None))
+    if blamed is None:
+        return np.zeros_like(slower)
+    explained = blamed.confidence >= rules.blame.before_places
+    return slower & (explained or blamed_stage(evidence, slower, usual, rules) is not None)
 
 
 def _computes_longer(evidence: JobEvidence, slower: Bool, rules: FaultRules, blamed_from: float) -> bool:

@@ -48,8 +48,8 @@ def find_standstills(evidence: JobEvidence, known: Sequence[Finding], rules: Fau
 
 
 def _of_slower_steps(evidence: JobEvidence, silence: Silence, rules: FaultRules) -> bool:
-    """Does it lie in a stretch of slower steps and take little of what these take longer? Then something is slow in all of
-    them, and everybody waits for it now and then."""
+    """Does it lie in a stretch of slower steps and take too little of what these take longer? Then something is slow in
+    all of them, and everybody waits for it now and then."""
     steps, longer = evidence.timeline.steps, evidence.duration_ns - evidence.normal_ns
     inside = (steps.start_ns < silence.end_ns) & (steps.end_ns > silence.begin_ns)
     stretches = [stretch for stretch in unexplained_steps(evidence, (), {}, rules) if (stretch & inside).any()]
