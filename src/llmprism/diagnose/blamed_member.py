@@ -46,8 +46,7 @@ def find_blamed_members(
         blamed = blame(evidence, slower, usual, rules)
         if blamed is None or blamed.confidence < rules.trust.worth_a_look:
             continue
-        sure = blamed.confidence >= rules.blame.before_places  # whatever its messages do
-        if sure or not sends_slowly(evidence, blamed.row, slower, usual):
+        if not sends_slowly(evidence, blamed.row, slower, usual):
             found.append(_finding(evidence, blamed, steps))
     return found
 
