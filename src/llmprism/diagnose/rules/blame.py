@@ -83,8 +83,8 @@ class BlameRules:
 
     before_places: float = 0.6
     """Confidence in a slow GPU from which it explains slow messages of the same steps: whoever waits for it pushes the
-    head of a message and then nothing. Where messages are slow it is 0.5 at most for 97 slow cards, links, switches and
-    groups (captures and random runs), and more for nine slow GPUs of 20."""
+    head of a message and then nothing. Where messages are slow it is 0.5 at most for 95 slow cards, links, switches and
+    groups (captures and random runs; 0.37 for all but one), and more for nine slow GPUs of 20."""
 
     doubt: float = 0.0001
     """Share of the blame that is left for others, at least."""
