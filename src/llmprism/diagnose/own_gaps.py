@@ -20,7 +20,10 @@ short ones in the middle of messages (`made_up_of`).
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
+from typing import Final
+from weakref import ref
 
 import numpy as np
 
@@ -105,9 +108,29 @@ class _Sends:
     by: Int64
 
 
+class _Last(threading.local):
+    """What was asked last in this thread, and the answer."""
+
+    evidence: ref[JobEvidence] | None = None
+    rules: FaultRules | None = None
+    gaps: OwnGaps | None = None
+
+
+_last: Final = _Last()
+
+
 def own_gaps(evidence: JobEvidence, rules: FaultRules = RULES) -> OwnGaps:
     """The silences of all members that end in a step. One may begin in the step before: clocks put the ends of steps
-    into silences. What lies between two steps does not count."""
+    into silences. What lies between two steps does not count. Several ask for the same, one after the other: the last
+    answer is kept."""
+    known = None if _last.evidence is None else _last.evidence()
+    if known is not evidence or _last.rules is not rules or _last.gaps is None:
+        _last.gaps = _own_gaps(evidence, rules)
+        _last.evidence, _last.rules = ref(evidence), rules
+    return _last.gaps
+
+
+def _own_gaps(evidence: JobEvidence, rules: FaultRules) -> OwnGaps:
     rule, steps = rules.members, evidence.timeline.steps
     sends = _silences(evidence, rules)
     step = steps.at(sends.until).astype(np.int64)
