@@ -108,7 +108,7 @@ class _Sends:
     by: Int64
 
 
-class _Last(threading.local):
+class _LastGaps(threading.local):
     """What was asked last in this thread, and the answer."""
 
     evidence: ref[JobEvidence] | None = None
@@ -116,7 +116,7 @@ class _Last(threading.local):
     gaps: OwnGaps | None = None
 
 
-_last: Final = _Last()
+_last: Final = _LastGaps()
 
 
 def own_gaps(evidence: JobEvidence, rules: FaultRules = RULES) -> OwnGaps:
