@@ -3,7 +3,8 @@
 A slow GPU shows in several ways, and which of them depends on the job. Where gradients are synchronised once in a step
 it is *late* at it. Its *own silences* (`own_gaps`) grow. It *holds* what others wait for (`holding`). In a pipeline its
 *work* on a micro-batch exceeds that of the same stage of other replicas (`waiting`). Each of these signs alone also
-points at others: those that wait together are late together, and one that cannot get rid of its message is silent.
+points at others: those that wait together are late together, and one that cannot get rid of its message is silent and
+holds (so it holds no more than its own silences grew by: those of one that is kept do not).
 
 So they are added up. Each sign is what it grew by from the usual to the slower steps, in shares of what these take
 longer, and how far that is beyond what it varies by in usual steps. The log odds of a member are a weighted sum; the
@@ -29,9 +30,21 @@ from llmprism.diagnose.own_gaps import OwnGaps, grown_by, own_gaps
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.waiting import beyond_others, stage_work_ns
 from llmprism.model.finding import Alternative, FindingKind, Where, WhereType
+from llmprism.model.layout import PairKind
 from llmprism.stats.robust import known_mad, known_median
 
-__all__ = ["Signs", "WaitedFor", "blame", "runner_up", "shares_of", "signs_of", "terms_of"]
+__all__ = [
+    "Signs",
+    "WaitedFor",
+    "blame",
+    "fallen",
+    "much_slower",
+    "runner_up",
+    "shares_of",
+    "signs_of",
+    "tensor_peers",
+    "terms_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +87,13 @@ def blame(
     """Who was waited for in the `slower` steps; None where too few of both were seen to compare. `found` is the member
     that is late in them, by some sign, in more than chance would do."""
     rule = rules.blame
-    slower, longer = _much_slower(evidence, slower, rules)
+    slower, longer = much_slower(evidence, slower, rules)
     if usual.sum() < rules.members.late_steps or longer <= 0.0:
         return None
     signs = signs_of(evidence, slower, usual, longer, rules)
     shares = shares_of(signs, rules, found=found)
     row = int(np.argmax(shares))
-    peers = _peers(evidence, row)
+    peers = tensor_peers(evidence, row)
     share = float(shares[peers].sum())
     others = np.where(peers, -1.0, shares)
     rival = int(np.argmax(others))
@@ -93,7 +106,7 @@ def blame(
     )  # fmt: skip
 
 
-def _much_slower(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> tuple[Bool, float]:
+def much_slower(evidence: JobEvidence, slower: Bool, rules: FaultRules) -> tuple[Bool, float]:
     """Those of the slower steps that are not only a little longer than usual beside the others, and what they take
     longer as a rule: steps that vary by themselves say nothing about who was waited for in the long ones."""
     longer = evidence.duration_ns - evidence.normal_ns
@@ -111,8 +124,8 @@ def terms_of(
     rule = rules.blame
     explains = float(np.clip(max(signs.late[row], signs.silent[row]), 0.0, rule.most_explained))
     times = signs.silences.times_as_many(row, slower, usual, rules.members.gap_most, rule.most_steps)
-    fallen, more = (min(value, rule.most_fallen) for value in (_fallen(evidence, slower, usual), max(log(times), 0.0)))
-    return np.array([log(share / (1.0 - share + rule.doubt)), explains, fallen, more])
+    fell, more = (min(value, rule.most_fallen) for value in (fallen(evidence, slower, usual), max(log(times), 0.0)))
+    return np.array([log(share / (1.0 - share + rule.doubt)), explains, fell, more])
 
 
 def runner_up(evidence: JobEvidence, waited_for: WaitedFor) -> tuple[Alternative, ...]:
@@ -153,7 +166,11 @@ def signs_of(evidence: JobEvidence, slower: Bool, usual: Bool, longer_ns: float,
             ("late", evidence.lateness_ns, late),
             ("silent", silent, grown_by(silent, slower, usual)),
             ("handed", handed, grown_by(handed, slower, usual)),
-            ("held", held, _grown(held, slower, usual)),
+            (
+                "held",
+                held,
+                np.minimum(_grown(held, slower, usual), grown_by(silent + handed, slower, usual)),
+            ),
         )
     }
     work = stage_work_ns(evidence)
@@ -189,23 +206,29 @@ def _clear(grown: Float64, jitter: float, steps: int, rules: FaultRules) -> Floa
     return np.asarray(np.log1p(np.clip(grown / least, 0.0, rule.most_clear)))
 
 
-def _peers(evidence: JobEvidence, row: int) -> Bool:
-    """The member and those of its tensor-parallel group: of its server and stage, in the order of their addresses."""
-    members, width = evidence.job.members, evidence.layout.layout.tp or 1
-    alone: Bool = np.arange(len(members)) == row
-    if width < 2 or not evidence.job.places or not evidence.job.places[row]:
+def tensor_peers(evidence: JobEvidence, row: int) -> Bool:
+    """The member and those of its tensor-parallel group: of its stage and server, or of those servers that exchange
+    tensor-parallel sums with it, in the order of their GPUs."""
+    job, width = evidence.job, evidence.layout.layout.tp or 1
+    alone: Bool = np.arange(len(job.members)) == row
+    if width < 2 or not job.places or not job.places[row]:
         return alone
-    stage = evidence.layout.stage_of()
+    across = np.flatnonzero(evidence.pair_kind == PairKind.TP)
+    ends = np.searchsorted(np.array(job.members), [job.transfers.pair_src[across], job.transfers.pair_dst[across]])
+    pairs = ({job.places[end] for end in pair} for pair in ends.T.tolist())
+    servers = {job.places[row]}.union(*(places for places in pairs if job.places[row] in places))
+    stage, slots = evidence.layout.stage_of(), job.slots or (-1,) * len(job.members)
     near = [
         other
-        for other, place in enumerate(evidence.job.places)
-        if place == evidence.job.places[row] and stage.get(members[other]) == stage.get(members[row])
+        for other, place in enumerate(job.places)
+        if place in servers and stage.get(job.members[other]) == stage.get(job.members[row])
     ]
+    near.sort(key=lambda other: (job.places[other], slots[other], other))
     first = near.index(row) // width * width
-    return np.isin(np.arange(len(members)), near[first : first + width])
+    return np.isin(np.arange(len(job.members)), near[first : first + width])
 
 
-def _fallen(evidence: JobEvidence, slower: Bool, usual: Bool) -> float:
+def fallen(evidence: JobEvidence, slower: Bool, usual: Bool) -> float:
     """By how much (a logarithm) the rate of any pair fell from the usual to the slower steps, at most."""
     before, now = (known_median(evidence.rate[:, steps], axis=1) for steps in (usual, slower))
     known = np.isfinite(before) & np.isfinite(now) & (before > 0.0) & (now > 0.0)

@@ -9,13 +9,21 @@ What a member is *sent* meanwhile does not matter, unlike for `own_pauses`: tran
 that computes, and probe it while it does not take more. Only what comes between the stages of a pipeline is what the
 next computation needs, and begins it.
 
+*What one moment releases is stamped in any order.* When a member goes on that others waited for, the one before it in a
+ring sends it the rest of the message whose head it had pushed, perhaps a little before its own message is stamped. That
+is no answer: who waits gets nothing between the end of one exchange and what it waits for. Nor does the one before it
+go on by itself: it is kept by a receiver that goes on a little later, unless that was sent its own message.
+
 A GPU that computes longer has as many silences as ever, and longer ones; a hop that lets pieces pass slowly makes many
 short ones in the middle of messages (`made_up_of`).
 """
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
+from typing import Final
+from weakref import ref
 
 import numpy as np
 
@@ -83,7 +91,9 @@ def made_up_of(length_ns: Float64, share: float) -> int:
 class _Sends:
     """Messages before which their member (a row of the job's members) sent nothing for a while, or nothing of their
     `kind`, by member and time: when it last sent anything (`since`) or anything `alike`, -1 where it never did; when it
-    sends `until` then, and to whom; when it was last sent anything (`heard`), and what it must have (`needed`)."""
+    sends `until` then, and to whom; when it was last sent anything (`heard`), and what it must have (`needed`). `fresh`
+    is `heard` without the rests of messages whose heads came while it was silent, the first of which began at `rest`
+    (-1: none), and `by` whom that was sent."""
 
     member: Int64
     kind: Int64
@@ -93,13 +103,36 @@ class _Sends:
     until: Int64
     heard: Int64
     needed: Int64
+    fresh: Int64
+    rest: Int64
+    by: Int64
+
+
+class _LastGaps(threading.local):
+    """What was asked last in this thread, and the answer."""
+
+    evidence: ref[JobEvidence] | None = None
+    rules: FaultRules | None = None
+    gaps: OwnGaps | None = None
+
+
+_last: Final = _LastGaps()
 
 
 def own_gaps(evidence: JobEvidence, rules: FaultRules = RULES) -> OwnGaps:
     """The silences of all members that end in a step. One may begin in the step before: clocks put the ends of steps
-    into silences. What lies between two steps does not count."""
+    into silences. What lies between two steps does not count. Several ask for the same, one after the other: the last
+    answer is kept."""
+    known = None if _last.evidence is None else _last.evidence()
+    if known is not evidence or _last.rules is not rules or _last.gaps is None:
+        _last.gaps = _own_gaps(evidence, rules)
+        _last.evidence, _last.rules = ref(evidence), rules
+    return _last.gaps
+
+
+def _own_gaps(evidence: JobEvidence, rules: FaultRules) -> OwnGaps:
     rule, steps = rules.members, evidence.timeline.steps
-    sends = _silences(evidence)
+    sends = _silences(evidence, rules)
     step = steps.at(sends.until).astype(np.int64)
     since = np.maximum(sends.since, 0)
     waited = np.maximum(sends.until - since, 1)
@@ -107,7 +140,8 @@ def own_gaps(evidence: JobEvidence, rules: FaultRules = RULES) -> OwnGaps:
     earliest = steps.start_ns[np.maximum(step - 1, 0)]
     begin = np.maximum(np.maximum(since, sends.needed), earliest)
     silent = (sends.since >= 0) & (step >= 0) & (begin < sends.until)
-    own = silent & (sends.heard <= sends.until - reach)
+    heard = np.where(sends.rest >= sends.until - reach, sends.fresh, sends.heard)
+    own = silent & (heard <= sends.until - reach)
     reach = np.maximum(rule.answered_ns, rule.answered_share * (sends.until - begin))
     piped = sends.kind == PairKind.PP
     alike = np.where(piped, begin, np.maximum(sends.alike, earliest))
@@ -126,7 +160,7 @@ def _between_steps(steps: Steps, step: Int64, begin: Int64) -> Int64:
     return np.where(step > 0, np.maximum(rest, 0), np.maximum(steps.start_ns[step] - begin, 0))
 
 
-def _silences(evidence: JobEvidence) -> _Sends:
+def _silences(evidence: JobEvidence, rules: FaultRules) -> _Sends:
     transfers, members = evidence.job.transfers, np.array(evidence.job.members)
     rows = np.flatnonzero(training_messages(evidence.job))
     pair = transfers.pair_of_row[rows].astype(np.int64)
@@ -138,28 +172,41 @@ def _silences(evidence: JobEvidence) -> _Sends:
     kind = np.tile(evidence.pair_kind[pair].astype(np.int64), 2)
     sends = np.repeat(np.array([True, False]), rows.size)
     order = grouped_order(whose, start)  # of the same moment what is sent comes first: nobody answers in no time
-    found = _between_sends(whose[order], start[order], end[order], sends[order], kind[order], int(PairKind.PP))
-    row, since, alike, heard, needed = found
-    return _Sends(
-        whose[order][row], kind[order][row], other[order][row], since, alike, start[order][row], heard, needed
-    )
+    whose, other, kind, start = whose[order], other[order], kind[order], start[order]
+    ends = end[order], sends[order], kind, np.tile(pair, 2)[order], other
+    reach = float(rules.members.answered_ns), rules.members.answered_share
+    row, since, alike, got = _between_sends(whose, start, *ends, int(PairKind.PP), reach)
+    heard, needed, fresh, rest, by = got
+    return _Sends(whose[row], kind[row], other[row], since, alike, start[row], heard, needed, fresh, rest, by)
 
 
 @kernel
 def _between_sends(
-    member: Int64, start: Int64, end: Int64, sends: Bool, kind: Int64, piped: int
-) -> tuple[Int64, Int64, Int64, Int64, Int64]:
+    member: Int64, start: Int64, end: Int64, sends: Bool, kind: Int64, pair: Int64, other: Int64, piped: int,
+    reach: tuple[float, float],
+) -> tuple[Int64, Int64, Int64, Int64]:  # fmt: skip
     """Of rows sorted by member and start, those before which nothing was sent, or nothing of their kind: see `_Sends`.
-    What is `piped` needs all that its member was sent before, anything else what was piped."""
+    What is `piped` needs all that its member was sent before, anything else what was piped. A rest is what a pair
+    brings after it brought a head in the silence, not right at its begin (`reach`: ns, share), and then nothing for
+    most of it."""
     found, since = np.empty(member.size, dtype=np.int64), np.empty(member.size, dtype=np.int64)
-    alike, got = np.empty(member.size, dtype=np.int64), np.empty((2, member.size), dtype=np.int64)
+    alike, got = np.empty(member.size, dtype=np.int64), np.empty((5, member.size), dtype=np.int64)
     of_kind = np.full(kind.max() + 1 if kind.size else 1, -1, dtype=np.int64)
-    count, sent, heard, handed = 0, -1, 0, 0
+    brought = np.full((3, pair.max() + 1 if pair.size else 1), -1, dtype=np.int64)
+    head, done, resting = brought[0], brought[1], brought[2]
+    count, sent, heard, handed, fresh, rest, by = 0, -1, 0, 0, 0, -1, -1
     for row in range(member.size):
         if row == 0 or member[row] != member[row - 1]:
-            sent, heard, handed = -1, 0, 0
+            sent, heard, handed, fresh, rest, by = -1, 0, 0, 0, -1, -1
             of_kind[:] = -1
         if not sends[row]:
+            one, silent = pair[row], start[row] - sent
+            pushed = head[one] - sent > max(reach[0], reach[1] * silent) and 2 * (done[one] - sent) < silent
+            if sent >= 0 and (resting[one] == sent or pushed):
+                resting[one], rest = sent, start[row] if rest < 0 else rest
+            elif end[row] >= fresh:
+                fresh, by = end[row], other[row]
+            head[one], done[one] = start[row], max(done[one], end[row])
             heard = max(heard, end[row])
             if kind[row] == piped:
                 handed = max(handed, end[row])
@@ -168,20 +215,23 @@ def _between_sends(
         if sent < start[row] or last < start[row]:
             found[count], since[count], alike[count] = row, min(sent, start[row]), last
             got[0, count], got[1, count] = heard, heard if kind[row] == piped else handed
+            got[2, count], got[3, count], got[4, count] = fresh, rest, by
             count += 1
-        sent = max(sent, end[row])
+        if end[row] > sent:
+            sent, fresh, rest = end[row], heard, -1
         of_kind[kind[row]] = max(last, end[row])
-    return found[:count], since[:count], alike[:count], got[0, :count], got[1, :count]
+    return found[:count], since[:count], alike[:count], got[:, :count]
 
 
 def _kept(sends: _Sends, begin: Int64, own: Bool, reach: Float64) -> Bool:
     """Which own silences a receiver kept: what was to be sent was not taken until it went on, that is until it sent
     something of this kind itself, or, in a collective, was sent it by another."""
     columns = (sends.member, sends.kind, sends.to, begin, sends.until)
-    received = grouped_order(sends.to, sends.until)
-    by_sending = _went_on(*columns, own, reach, sends.member, np.arange(sends.member.size))
+    by, received = np.where(own, -1, sends.by), grouped_order(sends.to, sends.until)
+    by_sending = _went_on(*columns, own, by, reach, reach, sends.member, np.arange(sends.member.size))
     collective = own & (sends.kind != PairKind.PP) & (by_sending < 0)
-    by_receiving = _went_on(*columns, collective, reach, sends.to[received], received)
+    at_once = np.zeros_like(reach)
+    by_receiving = _went_on(*columns, collective, by, reach, at_once, sends.to[received], received)
     return _leads_to_one(np.maximum(by_sending, by_receiving))
 
 
@@ -196,21 +246,24 @@ def _leads_to_one(keeper: Int64) -> Bool:
 
 @kernel
 def _went_on(
-    member: Int64, kind: Int64, to: Int64, begin: Int64, until: Int64, own: Bool, reach: Float64, whose: Int64,
-    rows: Int64,
+    member: Int64, kind: Int64, to: Int64, begin: Int64, until: Int64, own: Bool, by: Int64, reach: Float64,
+    ahead: Float64, whose: Int64, rows: Int64,
 ) -> Int64:  # fmt: skip
     """For each own silence the one, of the receiver, that ended shortly before it and lasted for most of it; -1 where
-    there is none. `rows` are silences by the member (`whose`, ascending) that goes on when they end, and by time."""
+    there is none. `rows` are silences by the member (`whose`, ascending) that goes on when they end, and by time. One
+    that was not ended `by` this member's message may end up to `ahead` later, too."""
     keeper = np.full(member.size, -1, dtype=np.int64)
     for gap in range(member.size):
         if not own[gap]:
             continue
         low, high = np.searchsorted(whose, to[gap]), np.searchsorted(whose, to[gap], side="right")
-        place = low + np.searchsorted(until[rows[low:high]], until[gap], side="right") - 1
+        place = low + np.searchsorted(until[rows[low:high]], until[gap] + ahead[gap], side="right") - 1
         while place >= low and until[rows[place]] >= until[gap] - reach[gap]:
             row = rows[place]
-            both = until[row] - max(begin[gap], begin[row])
-            if kind[row] == kind[gap] and member[row] != member[gap] and 2 * both >= until[gap] - begin[gap]:
+            both = min(until[row], until[gap]) - max(begin[gap], begin[row])
+            other = kind[row] == kind[gap] and member[row] != member[gap]
+            other &= until[row] <= until[gap] or by[row] != member[gap]
+            if other and 2 * both >= until[gap] - begin[gap]:
                 keeper[gap] = row
                 break
             place -= 1

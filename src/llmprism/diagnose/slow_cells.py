@@ -14,6 +14,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64, Int64
 from llmprism.diagnose.backlog import changed_cells
 from llmprism.diagnose.blame import blame
+from llmprism.diagnose.blamed_stage import blamed_stage
 from llmprism.diagnose.bystanders import Bystander, bystander_of
 from llmprism.diagnose.byte_curves import hold_the_training
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
@@ -198,6 +199,8 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
     own = np.isfinite(odds)
     sick = np.where(own, odds >= rules.places.past_sick, sick)
     known = np.where(own, sick | (odds <= -rules.places.past_well), known)
+    waiting = _waiting_for_computation(replace(evidence, rate=rate), sick, rules)
+    sick[:, waiting] = known[:, waiting] = False
     weight = _weight(evidence, known, rules, _slow_at_once(evidence, sick, rules))
     if not _some_last(sick, known, weight, rules) or not hold_the_training(
         evidence.job, evidence.timeline.steps, rules
@@ -280,10 +283,25 @@ def _unless_computed(
     )
 
 
+def _waiting_for_computation(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> Bool:
+    """The slower steps with slow messages, if a GPU or a stage explains them: who waits for it pushes the head of a
+    message, and the rest long after that."""
+    usual = usual_steps(evidence, rules)
+    slower: Bool = evidence.counted & ~usual & sick.any(axis=0)
+    blamed = blame(evidence, slower, usual, rules) if slower.any() else None
+    if blamed is None:
+        return np.zeros_like(slower)
+    explained = blamed.confidence >= rules.blame.before_places
+    return slower & (explained or blamed_stage(evidence, slower, usual, rules) is not None)
+
+
 def _computes_longer(evidence: JobEvidence, slower: Bool, rules: FaultRules, blamed_from: float) -> bool:
     """Is a GPU, with so much confidence, or a whole stage to blame for these steps?"""
-    blamed = blame(evidence, slower, usual_steps(evidence, rules) & ~slower, rules)
+    usual = usual_steps(evidence, rules) & ~slower
+    blamed = blame(evidence, slower, usual, rules)
     if blamed is not None and blamed.confidence >= blamed_from:
+        return True
+    if blamed_stage(evidence, slower, usual, rules) is not None:
         return True
     return bool(find_slow_stages(evidence, np.zeros(evidence.steps, dtype=np.bool_), rules))
 

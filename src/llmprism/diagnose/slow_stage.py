@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
+from llmprism.diagnose.blamed_stage import blamed_stage
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
@@ -96,7 +97,13 @@ def _silent_stages(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> l
         stages = np.searchsorted(np.array(evidence.job.members), np.array(evidence.layout.pipelines).T)
         stage = int(np.argmax(_of_nearly_all(grown[stages], rules)))
         rows = np.unique(stages[stage])
-        if _alone(evidence, grown, rows, rules) and not _many_more(gaps, rows, slower, usual, rules):
+        if not _alone(evidence, grown, rows, rules):
+            blamed = blamed_stage(evidence, slower, usual, rules)
+            if blamed is None:
+                continue
+            rows = blamed
+            stage = next(number for number, row in enumerate(stages) if row[0] in rows)
+        if not _many_more(gaps, rows, slower, usual, rules):
             own = np.isin(np.arange(len(evidence.job.members)), rows)
             longer = np.broadcast_to((grown / evidence.normal_ns)[:, None], (own.size, evidence.steps))
             findings.append(_finding(evidence, longer, own, slower, stage))

@@ -5,7 +5,7 @@ not rest otherwise (a file system that does not answer, a fabric that pauses, a 
 needs no layout, and of the clock little more than the bytes of a step (`silences`).
 No surer than where the clock sees steps end: an evaluation in a job whose clock has the wrong phase looks the same.
 Must not shout at: pauses between steps (checkpoints, evaluation), those that come again, a stall that one late GPU
-explains, crashes. Tested with the stall-and-restart and hard-negatives scenarios.
+explains, crashes, one of many silences of slower steps. Tested with the stall-and-restart and hard-negatives scenarios.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.silences import Silence, long_silences
+from llmprism.diagnose.unexplained import unexplained_steps
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 
 __all__ = ["DETECTOR", "find_standstills"]
@@ -39,9 +40,21 @@ def find_standstills(evidence: JobEvidence, known: Sequence[Finding], rules: Fau
         long = silence.length_ns > rule.still_steps * normal or silence.is_unlike_any(rules)
         if not (seen and long and silence.is_new(rules) and silence.in_mid_step(rules)):
             continue
+        if _of_slower_steps(evidence, silence, rules):
+            continue
         if not _explained(evidence, silence, [*known, *found]):
             found.append(_finding(evidence, silence, rules))
     return found
+
+
+def _of_slower_steps(evidence: JobEvidence, silence: Silence, rules: FaultRules) -> bool:
+    """Does it lie in a stretch of slower steps and take too little of what these take longer? Then something is slow in
+    all of them, and everybody waits for it now and then."""
+    steps, longer = evidence.timeline.steps, evidence.duration_ns - evidence.normal_ns
+    inside = (steps.start_ns < silence.end_ns) & (steps.end_ns > silence.begin_ns)
+    stretches = [stretch for stretch in unexplained_steps(evidence, (), {}, rules) if (stretch & inside).any()]
+    taken = silence.length_ns - silence.usual_ns
+    return any(taken < rules.standstill.most_of_slower * float(longer[stretch].sum()) for stretch in stretches)
 
 
 def _explained(evidence: JobEvidence, silence: Silence, known: Sequence[Finding]) -> bool:

@@ -46,20 +46,31 @@ def _in_a_row(steps: Bool) -> Bool:
 
 def slow_throughout(evidence: JobEvidence, among: Bool, usual: Bool, times: float, rules: FaultRules = RULES) -> Bool:
     """Of some steps those of so many times the usual length, with the bytes of one, whose excess over `usual` ones is
-    not mostly in one of many equal parts of their bytes."""
-    rule = rules.trust
+    not mostly in one of many equal parts of their bytes, or of their messages: the passes of a pipeline hold many
+    messages and few bytes."""
     all_along = among & (evidence.duration_ns >= times * evidence.normal_ns)
     transfers, rows, steps = evidence.job.transfers, training_messages(evidence.job), evidence.timeline.steps
     if not all_along.any() or not usual.any() or not rows.any():
         return np.zeros(evidence.steps, dtype=np.bool_)
-    curve = ByteCurve.of(transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows])
+    start, end, size = transfers.start_ns[rows], transfers.end_ns[rows], transfers.bytes[rows]
+    curve = ByteCurve.of(start, end, size)
+    _, held = _bytes(curve, steps.start_ns.astype(np.float64), steps.end_ns.astype(np.float64))
+    all_along &= held <= (1.0 + rules.trust.more_bytes) * float(np.median(held[usual]))
+    spread = _spread(evidence, curve, usual, rules)
+    if (all_along & ~spread).any():
+        spread = spread | _spread(evidence, ByteCurve.of(start, end, np.ones_like(size)), usual, rules)
+    return np.asarray(all_along & spread)
+
+
+def _spread(evidence: JobEvidence, curve: ByteCurve, usual: Bool, rules: FaultRules) -> Bool:
+    """The steps whose excess over `usual` ones is not mostly in one of many equal parts of what a curve counts."""
+    rule, steps = rules.trust, evidence.timeline.steps
     begin, held = _bytes(curve, steps.start_ns.astype(np.float64), steps.end_ns.astype(np.float64))
-    all_along &= held <= (1.0 + rule.more_bytes) * float(np.median(held[usual]))
     inner = np.arange(1, rule.parts) / rule.parts
     passed = curve.moments((begin[:, None] + held[:, None] * inner).ravel()).reshape(evidence.steps, -1)
     took = np.diff(np.column_stack([steps.start_ns, passed, steps.end_ns]), axis=1)
     excess = took - np.median(took[usual], axis=0)
-    return np.asarray(all_along & (excess.max(axis=1) <= rule.one_rest * (evidence.duration_ns - evidence.normal_ns)))
+    return np.asarray(excess.max(axis=1) <= rule.one_rest * (evidence.duration_ns - evidence.normal_ns))
 
 
 def _bytes(curve: ByteCurve, start_ns: Float64, end_ns: Float64) -> tuple[Float64, Float64]:

@@ -30,6 +30,7 @@ from typing import Final
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
+from llmprism.diagnose.blame import tensor_peers
 from llmprism.diagnose.evidence import JobEvidence, first_messages_ns, first_of_members
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Finding, Where, WhereType
@@ -215,7 +216,8 @@ def _touched(evidence: JobEvidence, graph: StepGraph, finding: Finding, rules: F
     pairs = np.zeros(evidence.job.transfers.pair_count, dtype=np.bool_)
     own: set[int] = set()
     if KIND_FACTS[finding.kind].replay is Replay.COMPUTATION:
-        own = {row for row, m in enumerate(evidence.job.members) if _name(evidence, m) == finding.where.id}
+        named = [row for row, m in enumerate(evidence.job.members) if _name(evidence, m) == finding.where.id]
+        own = {int(peer) for row in named for peer in np.flatnonzero(tensor_peers(evidence, row))}
     else:
         pairs = _pairs_through(evidence, finding.where)
     groups = frozenset(int(g) for g in np.unique(evidence.group_of_pair[pairs]) if g >= 0)

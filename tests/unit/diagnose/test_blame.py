@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from llmprism.diagnose import blame as blame_module
-from llmprism.diagnose.blame import Signs, blame, runner_up, shares_of, signs_of
+from llmprism.diagnose.blame import Signs, blame, runner_up, shares_of, signs_of, tensor_peers
 from llmprism.diagnose.own_gaps import OwnGaps, own_gaps
 from llmprism.diagnose.rules import RULES
+from llmprism.model import PairKind
 from unit.diagnose.evidence_builder import STEP, during, evidence_of, ring_pairs
 from unit.diagnose.ring_builder import NAMES, USUAL, ring, ring_evidence
 from unit.diagnose.test_own_gaps import pushed
@@ -124,3 +125,33 @@ def test_holding_is_no_sign_in_a_large_job():
     made, few = ring_evidence(*ring(slow="c")), replace(RULES, blame=replace(RULES.blame, most_members=5))
     assert signs_of(made, ~USUAL, USUAL, 1e8).held_clear.any()
     assert not signs_of(made, ~USUAL, USUAL, 1e8, few).held_clear.any()
+
+
+def peers_of(made, width, places, **job):
+    layout = replace(made.layout, layout=replace(made.layout.layout, tp=width))
+    placed = replace(made, layout=layout, job=replace(made.job, places=tuple(places), **job))
+    return ["".join(np.array(list(NAMES))[tensor_peers(placed, row)]) for row in range(len(NAMES))]
+
+
+def test_tensor_peers_are_next_to_each_other_by_their_gpus_and_not_by_the_letters_of_their_addresses():
+    made = ring_evidence(*ring())
+    assert peers_of(made, 2, ["s"] * 6) == ["ab", "ab", "cd", "cd", "ef", "ef"]
+    assert peers_of(made, 2, ["s"] * 6, slots=(0, 3, 1, 4, 2, 5)) == ["ac", "be", "ac", "df", "be", "df"]
+
+
+def test_tensor_peers_of_two_servers_are_known_by_the_sums_between_these():
+    made = ring_evidence(*ring())
+    servers = ["s0"] * 3 + ["s1"] * 3
+    assert peers_of(made, 6, servers)[0] == "abc"
+    across = made.job.transfers.pair_src == NAMES.index("c")
+    kinds = np.where(across, PairKind.TP, made.pair_kind).astype(np.int8)
+    assert peers_of(replace(made, pair_kind=kinds), 6, servers) == [NAMES] * 6
+
+
+def test_who_holds_no_longer_than_it_is_silent_by_itself_is_kept(monkeypatch):
+    made = ring_evidence(*ring(slow="c"))
+    held = np.where(USUAL, 0.0, 1e8)[None, :] * np.ones((len(NAMES), 1))
+    monkeypatch.setattr(blame_module, "held_ns", lambda *_: held)
+    clear = signs_of(made, ~USUAL, USUAL, 1e8).held_clear
+    assert int(np.argmax(clear)) == NAMES.index("c")
+    assert clear[NAMES.index("c")] > 2.0 * np.delete(clear, NAMES.index("c")).max()

@@ -146,6 +146,30 @@ def test_who_waits_until_its_receiver_is_sent_the_same_by_another_is_kept_by_it(
     assert by[2] >= 150 * MS
 
 
+def test_the_rest_of_a_message_whose_head_came_before_is_no_answer_although_it_is_stamped_first():
+    def usual(now):
+        return sent("ab", now + 40) + sent("bc", now + 41) + sent("cb", now + 40)
+
+    def slow(now):  # b computes; a has pushed the head of its message to it, and the rest leaves when b goes on
+        return sent("ab", now + 60, now + 219.8) + sent("bc", now + 220) + sent("cb", now + 40)
+
+    by = exchanged(slow, usual)
+    assert by[1] >= 150 * MS
+    assert by[0] < 50 * MS, "a is kept by b, although b goes on a little later"
+
+
+def test_the_tail_of_the_last_exchange_is_no_head_of_the_next_one():
+    def usual(now):
+        return sent("ab", now + 40) + sent("bc", now + 41) + sent("cb", now + 40)
+
+    def slow(now):  # a computes, and b waits for it
+        return sent("ab", now + 1, now + 220) + sent("bc", now + 220.5) + sent("cb", now + 40)
+
+    by = exchanged(slow, usual)
+    assert by[0] >= 150 * MS
+    assert by[1] < 20 * MS
+
+
 def test_how_many_silences_make_up_most_of_the_time():
     assert made_up_of(np.array([1.0, 8.0, 1.0]), 0.8) == 1
     assert made_up_of(np.full(10, 2.0), 0.8) == 8
@@ -157,6 +181,8 @@ def test_compiled_and_interpreted_silences_are_equal():
     with always_interpreted():
         one = own_gaps(made)
     with always_compiled():
-        other = own_gaps(made)
+        other = own_gaps(replace(made))  # the last answer is kept
+    assert one is not other
+    assert own_gaps(made) is not other
     for name in ("member", "step", "length_ns", "own", "piped"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))

@@ -19,14 +19,15 @@ BURSTS = (200, 400, 1_000, 1_200)
 """Milliseconds after the begin of a step at which all send, for 160 ms."""
 
 
-def found(silent_steps, after_burst=1, known=(), silent_step=12, times=1.0, clock=1.0, bursts=BURSTS):
+def found(silent_steps, after_burst=1, known=(), silent_step=12, times=1.0, clock=1.0, bursts=BURSTS, next_slower=0.0):
     """What is found where a job is silent in its thirteenth step, for so many steps, after a burst; all takes so many
-    `times` as long, and the clock is so sure."""
+    `times` as long, and the clock is so sure. Each burst of the next step comes so many steps later than usual."""
     flows, ends, shift = [], [], 0
     for step in range(STEPS):
         for burst, at in enumerate(bursts):
             if (step, burst) == (silent_step, after_burst):
                 shift = int(silent_steps * PERIOD)
+            shift += int(next_slower * PERIOD) if step == silent_step + 1 else 0
             begin = shift + step * PERIOD + at * MS
             flows += [Flow(a, b, begin, begin + 160 * MS, 1_000_000) for a, b in ("ab", "ba")]
         ends.append(shift + (step + 1) * PERIOD)
@@ -86,3 +87,8 @@ def test_it_is_as_sure_as_it_is_where_steps_end(clock, sure):
 def test_less_than_a_second_is_clear_after_some_steps(silent_steps, findings):
     assert len(found(silent_steps, times=0.1)) == findings
     assert found(silent_steps, times=0.1, clock=0.4) == [], "the clock does not say where steps end"
+
+
+def test_one_of_many_silences_of_slower_steps_is_no_stall():
+    assert len(found(2.0, next_slower=0.1)) == 1
+    assert found(2.0, next_slower=0.6) == []

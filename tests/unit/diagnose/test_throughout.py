@@ -48,6 +48,16 @@ def test_only_what_is_slow_from_one_message_to_the_next_is_slow_all_along(kind, 
     assert not slow_throughout(evidence, usual, usual, RULES.members.long_step).any()
 
 
+def test_the_passes_of_a_pipeline_are_slow_all_along_although_they_hold_few_bytes():
+    evidence = job("all along")
+    transfers = evidence.job.transfers
+    last = np.isin(np.arange(transfers.bytes.size) % (STEPS * MESSAGES) % MESSAGES, MESSAGES - 1)
+    heavy = replace(transfers, bytes=np.where(last, 1_000 * transfers.bytes, transfers.bytes))
+    evidence = replace(evidence, job=replace(evidence.job, transfers=heavy))
+    usual = evidence.duration_ns < 1.1 * STEP
+    assert np.flatnonzero(slow_throughout(evidence, evidence.counted, usual, 2.0)).tolist() == [LONG]
+
+
 def test_one_step_that_is_slow_all_along_is_news_where_it_takes_much_of_what_was_seen():
     last = slice(8, STEPS - 1)  # eleven steps of which one takes three
     for kind, count in (("all along", 1), ("stands still", 0), ("three steps", 0)):

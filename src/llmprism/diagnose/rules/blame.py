@@ -16,26 +16,27 @@ class BlameRules:
     """Weights of the signs of a slow GPU, and bounds of the signs."""
 
     # Who
-    late_clear: float = 0.4
+    late_clear: float = 0.9
     """For each unit of how clearly (a logarithm of jitters) a member is later at the synchronisation,"""
 
-    silent_clear: float = 1.4
+    silent_clear: float = 1.6
     """of how clearly its own silences before collectives grew,"""
 
-    handed_clear: float = 2.0
+    handed_clear: float = 1.75
     """and those before messages to other stages of its pipeline: nobody waits for a collective in these,"""
 
     held_clear: float = 0.95
     """of how clearly it holds the others up,"""
 
-    work: float = 2.0
+    work: float = 2.4
     """of how much longer it works than its peers (a logarithm of shares),"""
 
     found: float = 1.2
-    """and for the member that was found late in enough steps by itself (`late_member`). These six lie between fits to
-    33 slow GPUs of random seeds 32001 to 32450 and to 37 of captures, 25 and 36 of which come first by them: the one
-    fit gives 3.1 to silences before pipeline messages and 1.2 to others, the other 1.2 and 1.6. By one sign alone two
-    in three come first at most. How late a member is, in shares of what the steps take longer, adds nothing to them."""
+    """and for the member that was found late in enough steps by itself (`late_member`). The five before are fitted to
+    38 slow GPUs of captures and 47 of even random seeds 80002 to 80200 and 82002 to 84960, 37 and 39 of which come
+    first by them; what a member holds has a little more than its fit (0.7), as captures alone have it. By one sign
+    alone two in three come first at most. How late a member is, in shares of what the steps take longer, adds nothing;
+    what its silences grew by in such shares adds little (two nats over 85 cases)."""
 
     # Whether it is a GPU at all
     fit_constant: float = -1.28
@@ -77,8 +78,13 @@ class BlameRules:
     most_explained: float = 1.2
     """Share of what the steps take longer that a member explains, at most."""
 
-    most_fallen: float = 3.0
+    most_fallen: float = 7.0
     """Logarithms of falling rates and of more silences, at most."""
+
+    before_places: float = 0.6
+    """Confidence in a slow GPU from which it explains slow messages of the same steps: whoever waits for it pushes the
+    head of a message and then nothing. Where messages are slow it is 0.5 at most for 95 slow cards, links, switches and
+    groups (captures and random runs; 0.37 for all but one), and more for nine slow GPUs of 20."""
 
     doubt: float = 0.0001
     """Share of the blame that is left for others, at least."""

@@ -181,6 +181,17 @@ class MemberRules:
     """share of the most silent member's growth that nearly all of a slow stage's reach: 0.39 to 1 in 13 random slow
     stages, 0.22 at most in six captures and 13 random runs with one slow GPU,"""
 
+    stage_share: float = 0.9
+    """Share of the blame for slower steps that the members of a slow stage have together, at least,"""
+
+    stage_most: float = 0.5
+    """share of that which one of them (with its tensor-parallel peers) has at most: 0.08 to 0.37 in ten random slow
+    stages, 0.62 and more where one GPU is slow (17 captures, 24 random runs),"""
+
+    stage_fallen: float = 0.9
+    """and by how much (a logarithm) rates may fall meanwhile: 0.01 to 0.91 in the ten, 1.04 and more where a card or
+    switch below a stage was slow and the blame spread in the same way (five of six)."""
+
     stage_counted: int = 4
     """and how many of them are counted."""
 

@@ -18,6 +18,10 @@ class StandstillRules:
     """Silence, in normal steps, that is a stall. 969 healthy windows and nine sources are the same from 1 to 2; a real
     stall has 1.9, and with 1 one of 488 random runs is called stalled that is not."""
 
+    most_of_slower: float = 0.75
+    """Share of what a stretch of slower steps takes longer that a stall in it is, at least: where a GPU is slow in two
+    steps of a random run the longest silence of all is 0.65 of it."""
+
     never_rests: float = 10.0
     """Times as long as the rests of a tenth of the steps from which a silence of one step is enough: a job that is
     hardly ever silent does not compute for so long. A real one stands still for 43 times that."""
