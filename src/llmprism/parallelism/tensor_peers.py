@@ -67,7 +67,8 @@ def find_tensor_peers(
         return None
     sampled = [shared[place] for place in evenly_spread(len(shared), rules.peers.cells).tolist()]
     signs = peer_signs(job, sampled, groups, pipelines, pair_kind, clock, rules, starts=sharded)
-    scores = np.array([_likelihood(signs, sampled, w, rules) for w in widths])
+    group_of = {member: index for index, group in enumerate(groups) for member in group.members}
+    scores = np.array([_likelihood(signs, sampled, group_of, w, rules) for w in widths])
     scores[[w not in (1, most) for w in widths]] += rules.peers.partly_peers
     if most > widths[-1] > 1:  # records join some of a server: they would join all of a group
         scores[-1] += rules.peers.as_seen + rules.peers.partly_seen
@@ -134,7 +135,9 @@ def _allowed(cells: list[tuple[int, ...]], groups: tuple[Group, ...], width: int
     return True
 
 
-def _likelihood(signs: PeerSigns, cells: list[tuple[int, ...]], width: int, rules: LayoutRules) -> float:
+def _likelihood(
+    signs: PeerSigns, cells: list[tuple[int, ...]], group_of: dict[int, int], width: int, rules: LayoutRules
+) -> float:
     """Log likelihood of the signs if so many neighbours are peers."""
     rule = rules.peers
     one_group, peers, neither = [], [], []
@@ -159,9 +162,14 @@ def _likelihood(signs: PeerSigns, cells: list[tuple[int, ...]], width: int, rule
     rounded = signs.sends_rounded if np.isfinite(signs.sends_rounded) else -np.inf
     independent = 2.0 / max(len(cell) for cell in cells)  # n members have n - 1 differences, not n (n - 1) / 2
     return (
-        _class(_known(signs.ends, one_group), of_replicas, rule.ends_spread, independent, rules, unsure)
+        _class(_of_groups(signs.ends, one_group, group_of), of_replicas, rule.ends_spread, independent, rules, unsure)
         + _class(
-            _known(signs.ends, peers + neither), _of_others(signs, rules), rule.ends_spread, independent, rules, unsure
+            _of_groups(signs.ends, peers + neither, group_of),
+            _of_others(signs, rules),
+            rule.ends_spread,
+            independent,
+            rules,
+            unsure,
         )
         + _class(_known(signs.sends, peers), close, spread, independent, rules, least=rounded)
         + _class(_known(signs.sends, one_group + neither), loose, spread, independent, rules, least=rounded)
@@ -208,6 +216,15 @@ def _class(
     differ = np.maximum(values, least) - max(level, least)
     deviation = np.clip(differ / spread, -rules.peers.farthest, rules.peers.farthest)
     return float(np.log(density) - weight * 1.5 * np.log1p(0.5 * deviation**2).sum())
+
+
+def _of_groups(ends: dict[tuple[int, int], float], pairs: list[tuple[int, int]], group_of: dict[int, int]) -> Float64:
+    """One value for each two groups: they end once in a step, however many servers show it."""
+    values: dict[tuple[int, int], list[float]] = {}
+    for one, other in pairs:
+        if np.isfinite(ends[one, other]):
+            values.setdefault((group_of[one], group_of[other]), []).append(ends[one, other])
+    return np.array([sum(of_two) / len(of_two) for of_two in values.values()], dtype=np.float64)
 
 
 def _known(signs: dict[tuple[int, int], float], pairs: list[tuple[int, int]]) -> Float64:

@@ -122,6 +122,16 @@ def test_rails_that_hardly_differ_stay_apart_and_many_pairs_do_not_make_it_sure(
     assert peers.confidence < 0.9
 
 
+def test_groups_end_once_in_a_step_however_many_servers_show_it():
+    """Rails that differ by chance are not surer to differ where ten servers show the same ends."""
+    wrong = []
+    for servers in (2, 10):
+        job, groups, _, kind = build(8, gpus=8, servers=servers, ends_us=(20.0, 30.0), pipeline=False)
+        peers = find_tensor_peers(job, groups, (), kind, CLOCK)
+        wrong.append(sum(share for width, share in peers.others if width in (2, 4)))
+    assert wrong[1] < 1.5 * wrong[0]
+
+
 @pytest.mark.parametrize("sharded", [False, True])
 def test_records_that_join_some_gpus_of_a_server_would_join_all_of_a_group(sharded):
     job, rails, pipelines, kind = build(2, ends_us=(50.0, 50.0), pipeline=False)  # ends of all groups coincide
