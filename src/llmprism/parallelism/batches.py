@@ -38,7 +38,8 @@ def batches_and_schedule(
     stands in its place. Where that leaves none, messages are counted between the longest rests of the links: a tick
     among the passes cuts some in two; and what the bytes of all bursts make likely competes with them. A schedule that
     explains the moments from the last stage on says that the pipelines run the other way. None where the moments are
-    hopeless with all numbers, unless silences and bytes agree."""
+    hopeless with all numbers, unless silences and bytes agree, or the closing link of interleaved stages leaves no
+    other."""
     if not pipes.forward:
         return NOT_PLAYED
     fits = _Fits(transfers, pipes, features, clock, rules)
@@ -46,7 +47,7 @@ def batches_and_schedule(
     if found is None:
         return replace(NOT_PLAYED, schedule=Schedule.INTERLEAVED) if pipes.rings else NOT_PLAYED
     found = fits.turned(found)
-    if found.misfit < rules.stages.schedule_hopeless or fits.agreed:
+    if found.misfit < rules.stages.schedule_hopeless or fits.agreed or found.by_link:
         return found
     known = found.schedule if found.schedule is Schedule.INTERLEAVED else Schedule.UNKNOWN
     return replace(found, micro_batches=None, schedule=known)

@@ -65,5 +65,6 @@ FITTED: Final = FittedConfidence(
         ("tensors_across", -1.513),
         ("doubtful_job", -0.406),
         ("open_shards", -0.751),
+        ("no_moments", 0.0),
     ),
 )

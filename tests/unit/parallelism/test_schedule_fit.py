@@ -1,5 +1,6 @@
 """Messages at the moments of a schedule, with noise: the schedule and its micro-batches come out."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -234,3 +235,31 @@ def test_interleaved_stages_show_without_their_closing_link():
     fit = fitting_schedule(*played(interleaved(4, 8, 4)), folded=True)
     assert fit is not None
     assert (fit.schedule, fit.micro_batches) == (Schedule.INTERLEAVED, 8)
+
+
+def closed_to_rings(transfers, pipelines):
+    """Pipelines whose last stages send to the first ones, too."""
+    number = {ends: i for i, ends in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+    links = [(number[a, b], number[b, a]) for path in pipelines for a, b in pairwise(path)]
+    closing = [(number[path[-1], path[0]], number[path[0], path[-1]]) for path in pipelines]
+    return Pipelines(pipelines, links, links[-1:], closing, rings=True)
+
+
+@pytest.mark.parametrize("counts", [[16], [32, 16]])
+def test_pieces_of_messages_of_interleaved_stages_are_no_messages(monkeypatch, counts):
+    """Two chunks on each of four stages, by the bytes of the closing link."""
+    transfers, pipelines, clock, _ = played(interleaved(4, 8, 2))
+    monkeypatch.setattr(batches, "message_counts", lambda *_: iter(counts))
+    pipes = closed_to_rings(transfers, pipelines)
+    found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock)
+    assert (found.schedule, found.micro_batches, found.misfit < 0.3) == (Schedule.INTERLEAVED, 8, True)
+
+
+def test_where_moments_are_hopeless_the_closing_link_alone_says_how_many_micro_batches(monkeypatch):
+    transfers, pipelines, clock, _ = played(interleaved(4, 8, 2), jitter=4.0)
+    monkeypatch.setattr(batches, "message_counts", lambda *_: iter([16]))
+    monkeypatch.setattr(batches, "likely_messages", lambda *_, ring: [])
+    strict = replace(RULES, stages=replace(RULES.stages, schedule_hopeless=0.5))
+    pipes = closed_to_rings(transfers, pipelines)
+    found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock, strict)
+    assert (found.schedule, found.micro_batches, found.misfit > 0.5) == (Schedule.INTERLEAVED, 8, True)
