@@ -81,7 +81,7 @@ class _Fits:
         for rested in (False, True):
             steps = _rested(self.transfers, self.pipes.forward, self.clock, self.rules) if rested else self.clock
             for count in message_counts(self.transfers, self.pipes.forward, steps, self.rules):
-                if found is not None and _cannot_lose(found, self.stages, self.rules):
+                if found is not None and self._settled(found):
                     return found
                 found = self._better(found, count)
             if found is not None and found.misfit < rule.schedule_chance and self._usual(found):
@@ -90,7 +90,13 @@ class _Fits:
         if found is None or self.by_bytes is None:
             return found or self.by_bytes
         self.agreed = found == replace(self.by_bytes, by_bytes=False)
+        if not found.played and self.by_bytes.micro_batches is not None:
+            return self.by_bytes  # what it takes to say a number is all that moments would add
         return self.by_bytes if _explains(self.by_bytes, found, self.stages, self.rules) else found
+
+    def _settled(self, found: ScheduleFit) -> bool:
+        """Can no other number do better? One that nobody sets has to be explained."""
+        return _cannot_lose(found, self.stages, self.rules) and (found.played or self._usual(found))
 
     def _usual(self, found: ScheduleFit) -> bool:
         """Is this a number of micro-batches that somebody sets?"""

@@ -106,11 +106,11 @@ def _interleaved_batches(
     virtual = virtual_stages(messages, share, stages, rules)
     if not virtual:
         return ScheduleFit(Schedule.INTERLEAVED, None, played=False)
+    explained = share - (virtual[0] - 1) / virtual[0] <= rules.clock.step_tolerance
     orders = [interleaved(stages, messages // v, v) for v in virtual if messages // v % stages == 0]
     fit = fitting_schedule(transfers, pipes.members, clock, messages, rules, orders) if orders else None
     if fit is not None:
-        return replace(fit, by_link=len(virtual) == 1)
-    explained = share - (virtual[0] - 1) / virtual[0] <= rules.clock.step_tolerance
+        return replace(fit, by_link=explained and len(virtual) == 1)
     return ScheduleFit(Schedule.INTERLEAVED, messages // virtual[0], played=False) if explained else NOT_PLAYED
 
 

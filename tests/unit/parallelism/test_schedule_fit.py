@@ -263,3 +263,16 @@ def test_where_moments_are_hopeless_the_closing_link_alone_says_how_many_micro_b
     pipes = closed_to_rings(transfers, pipelines)
     found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock, strict)
     assert (found.schedule, found.micro_batches, found.misfit > 0.5) == (Schedule.INTERLEAVED, 8, True)
+
+
+@pytest.mark.parametrize(("count", "said"), [(63, 64), (32, 32)])
+def test_where_no_moments_can_be_compared_bytes_decide_about_a_number_that_nobody_sets(monkeypatch, count, said):
+    transfers, pipelines, clock, _ = played(one_f_one_b(4, 8))
+    monkeypatch.setattr(schedule_fit, "fitting_schedule", lambda *_, **__: None)
+    monkeypatch.setattr(batches, "message_counts", lambda *_: iter([count, count + 1]))
+    monkeypatch.setattr(batches, "likely_messages", lambda *_, ring: [(64, 0.0), (63, -5.0)])
+    number = {ends: i for i, ends in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+    links = [(number[a, b], number[b, a]) for path in pipelines for a, b in pairwise(path)]
+    pipes = Pipelines(pipelines, links, links[-1:], [], rings=False)
+    found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock)
+    assert (found.micro_batches, found.played) == (said, False)
