@@ -59,7 +59,7 @@ SIGNS = {
     "varied_pairs": -1, "unclear_direction": -1, "partly_exchanging": -1, "sharded_stages": -1, "sharded_alone": -1,
     "other_readings": 1, "behind": -1, "not_composed": -1, "contexts_of_one": -1, "two_replicas": -1,
     "no_schedule": -1, "one_micro_batch": -1, "tensors_across": -1, "doubtful_job": -1, "open_shards": -1,
-    "no_moments": -1,
+    "no_moments": -1, "like_chance": -1,
 }  # fmt: skip
 """Which way each term may speak; 0: either."""
 

@@ -22,7 +22,7 @@ from llmprism.parallelism.likely_messages import likely_messages, number_price
 from llmprism.parallelism.link_rests import rested_clock
 from llmprism.parallelism.micro_batches import message_counts
 from llmprism.parallelism.rules import RULES, LayoutRules
-from llmprism.parallelism.schedule_fit import NOT_PLAYED, ScheduleFit, fit_of_messages, fitting_schedule
+from llmprism.parallelism.schedule_fit import NOT_PLAYED, ScheduleFit, chance_of, fit_of_messages, fitting_schedule
 from llmprism.parallelism.schedules import interleaved
 from llmprism.parallelism.stage_links import Pipelines
 
@@ -77,14 +77,14 @@ class _Fits:
     def best(self) -> ScheduleFit | None:
         """The number that is explained best; where silences tell none, or moments are no better than chance, the bytes
         of bursts are asked, too."""
-        found, rule = None, self.rules.stages
+        found = None
         for rested in (False, True):
             steps = _rested(self.transfers, self.pipes.forward, self.clock, self.rules) if rested else self.clock
             for count in message_counts(self.transfers, self.pipes.forward, steps, self.rules):
                 if found is not None and self._settled(found):
                     return found
                 found = self._better(found, count)
-            if found is not None and found.misfit < rule.schedule_chance and self._usual(found):
+            if found is not None and found.misfit < _chance(found, self.rules) and self._usual(found):
                 return found
         self.by_bytes = self._by_bytes()
         if found is None or self.by_bytes is None:
@@ -152,7 +152,7 @@ class _Fits:
             )
             if here is not None and turned is not None and _explains(turned, here, self.stages, self.rules):
                 leads = self._leads(turned, here)
-                return replace(turned, turned=leads) if leads > self.pipes.clear else found
+                return replace(turned, turned=leads, messages=messages) if leads > self.pipes.clear else found
         return found
 
     def _better(self, found: ScheduleFit | None, count: int) -> ScheduleFit | None:
@@ -178,9 +178,13 @@ def _cannot_lose(found: ScheduleFit, stages: int, rules: LayoutRules) -> bool:
 def _explains(fit: ScheduleFit, found: ScheduleFit, stages: int, rules: LayoutRules) -> bool:
     """Does a schedule explain another number of messages, and better than the number found is explained: by a margin
     over all links of a pipeline, where that is better than chance?"""
-    rule = rules.stages
-    if fit.micro_batches is None or not fit.played or not found.played or fit.misfit >= rule.schedule_chance:
+    if fit.micro_batches is None or not fit.played or not found.played or fit.misfit >= _chance(fit, rules):
         return False
     messages = min(fit.micro_batches, found.micro_batches or fit.micro_batches)
-    margin = rule.schedule_margin if found.misfit < rule.schedule_chance else 0.0
+    margin = rules.stages.schedule_margin if found.misfit < _chance(found, rules) else 0.0
     return (found.misfit - fit.misfit) * 2 * (stages - 1) * messages > margin
+
+
+def _chance(fit: ScheduleFit, rules: LayoutRules) -> float:
+    """Nats per message from which on its schedule explains nothing."""
+    return min(rules.stages.schedule_chance, chance_of(fit.messages, rules))

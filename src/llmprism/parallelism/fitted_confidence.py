@@ -66,5 +66,6 @@ FITTED: Final = FittedConfidence(
         ("doubtful_job", -0.406),
         ("open_shards", -0.751),
         ("no_moments", 0.0),
+        ("like_chance", 0.0),
     ),
 )

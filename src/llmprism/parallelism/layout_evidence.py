@@ -66,6 +66,7 @@ class LayoutEvidence:
     exchanging: float = 1.0
     misfit: float = 0.0
     played: bool = True
+    over_chance: float = 0.0
     across: bool = False
     rival_period: float = 0.0
     widths: tuple[tuple[int, float], ...] = ()
@@ -152,6 +153,7 @@ def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULE
         "contexts_of_one": float(layout.dp == 1 and layout.cp is not None),
         "no_schedule": min(evidence.misfit, rules.stages.schedule_hopeless),
         "no_moments": float(_counted(layout) and not evidence.played),
+        "like_chance": min(evidence.over_chance, 4.0),
         "one_micro_batch": float((layout.pp or 1) > 1 and layout.micro_batches == 1),
         "tensors_across": float(evidence.across),
         "two_replicas": float(layout.dp == 2 and layout.ep is None and layout.cp is None),
