@@ -48,9 +48,10 @@ class LayoutEvidence:
     pipelines, are of one length; `hybrid`: some members are in two gradient groups. `direction`: how clear the
     direction of the pipelines is, from 0 to 1. `exchanging` is the share of the members that take part in exchanges of
     contexts or experts where there are any: all do. `misfit`: nats per message by which the best schedule misses the
-    moments of the messages between stages, `played` whether any was compared with them. `across`: tensor groups span
-    servers, which few do. `rest` is what the layout leaves unexplained. `bytes_say` is how near other layouts are that
-    say the same of all bytes. `job` is the confidence in the job: that it trains, and with these members.
+    moments of the messages between stages, `over_chance` the same relative to random moments, `played` whether any was
+    compared with them. `across`: tensor groups span servers, which few do. `rest` is what the layout leaves
+    unexplained. `bytes_say` is how near other layouts are that say the same of all bytes. `job` is the confidence in
+    the job: that it trains, and with these members.
     """
 
     links: float

@@ -276,3 +276,24 @@ def test_where_no_moments_can_be_compared_bytes_decide_about_a_number_that_nobod
     pipes = Pipelines(pipelines, links, links[-1:], [], rings=False)
     found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock)
     assert (found.micro_batches, found.played) == (said, False)
+
+
+def test_few_messages_at_random_moments_are_nearer_to_a_schedule_than_many():
+    """Chance is half of the root of the number away, and no nearer than rules say for two."""
+    few, some, many = (schedule_fit.chance_of(messages) for messages in (2, 18, 72))
+    assert (few, some) == (RULES.stages.few_random, RULES.stages.schedule_random)
+    assert many - some == pytest.approx(np.log(2.0))
+    fits = [ScheduleFit(Schedule.UNKNOWN, count, some, messages=count) for count in (2, 18, 72)]
+    assert fits[0].over_chance() > fits[1].over_chance() == 1.0 > fits[2].over_chance()
+    assert ScheduleFit(Schedule.UNKNOWN, 2, 5.0, played=False, messages=2).over_chance() == 0.0
+
+
+def test_few_messages_that_are_no_nearer_than_chance_give_way_to_many_that_a_schedule_explains(monkeypatch):
+    """64 messages each way, two passes from their places; three would be half a nat from theirs."""
+    transfers, pipelines, clock, _ = played(gpipe(3, 64), jitter=2.0)
+    number = {ends: i for i, ends in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+    links = [(number[a, b], number[b, a]) for path in pipelines for a, b in pairwise(path)]
+    pipes = Pipelines(pipelines, links, links[-1:], [], rings=False)
+    monkeypatch.setattr(batches, "message_counts", lambda *_: iter([3, 64]))
+    found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock)
+    assert (found.micro_batches, found.schedule, found.over_chance() < 0.3) == (64, Schedule.GPIPE, True)
