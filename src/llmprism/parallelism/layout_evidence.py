@@ -154,7 +154,7 @@ def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULE
         "contexts_of_one": float(layout.dp == 1 and layout.cp is not None),
         "no_schedule": min(evidence.misfit, rules.stages.schedule_hopeless),
         "no_moments": float(_counted(layout) and not evidence.played),
-        "like_chance": min(evidence.over_chance, 4.0),
+        "like_chance": min(evidence.over_chance, rule.most_over_chance),
         "one_micro_batch": float((layout.pp or 1) > 1 and layout.micro_batches == 1),
         "tensors_across": float(evidence.across),
         "two_replicas": float(layout.dp == 2 and layout.ep is None and layout.cp is None),
