@@ -4,6 +4,7 @@
                                          --captures FOLDER             and those of a folder of captures
     python benchmarks/calibration_fit.py --use out/layouts.json        fit, check, print
     python benchmarks/calibration_fit.py --use out/layouts.json --keep  only terms that have no weight, the others stay
+                                         --anew TERM                   and this one
     python benchmarks/calibration_fit.py --use out/layouts.json --write --into docs/accuracy.md
                                                                        and write the numbers into package and page
 
@@ -47,9 +48,12 @@ from robust_draw import draw_scenario
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "src" / "llmprism" / "parallelism" / "fitted_confidence.py"
-SEEDS = (*range(5301, 5501), *range(6001, 6151), *range(10001, 10201), *range(11001, 11301))
-"""Random scenarios that were opened when most of the inference was there, or not at all: with as much evidence those
-that it was made with are right more often, and would promise too much."""
+SEEDS = (*range(59002, 59151, 2), *range(81002, 81045, 2), *range(83002, 83601, 2))
+"""Random scenarios that nobody had looked into while the inference was made: with as much evidence those that it was
+made with are right more often, and would promise too much. Odd seeds stay closed, to check the fit."""
+
+FAULT_SEEDS = (*range(80002, 80201, 2), *range(82002, 82301, 2))
+"""The same with one planted fault in each."""
 
 SIGNS = {
     "constant": 0, "links": 1, "weakest_link": 1, "overruled_links": -1, "width": 1, "clock": 1, "steps": 1,
@@ -59,6 +63,7 @@ SIGNS = {
     "varied_pairs": -1, "unclear_direction": -1, "partly_exchanging": -1, "sharded_stages": -1, "sharded_alone": -1,
     "other_readings": 1, "behind": -1, "not_composed": -1, "contexts_of_one": -1, "two_replicas": -1,
     "no_schedule": -1, "one_micro_batch": -1, "tensors_across": -1, "doubtful_job": -1, "open_shards": -1,
+    "no_moments": -1, "like_chance": -1,
 }  # fmt: skip
 """Which way each term may speak; 0: either."""
 
@@ -73,13 +78,15 @@ FOLDS = 10
 RANDOM = "random scenarios"
 
 FAULTS = "random faults"
-"""Random scenarios with one planted fault in each, of seeds that few rules were made with."""
-
-FIRST_FAULT, FAULT_SEEDS = 3001, 300
 
 FITTED_TO = "fitted to other cases", "fitted to other sources"
 
 HEADING = "## Confidence of layouts, fitted and checked"
+
+WRONG_COUNTS = 1.25
+"""A wrong layout counts as so many right ones: two sets of random scenarios that are drawn alike differ by two in a
+hundred, and too sure misleads where too modest does not. Tried 1: random layouts that are wrong above 0.9 are 1.7 % in
+place of 1.2 %, the error of all is smaller by less than 0.01."""
 
 PENALTY = 1.0
 """Weight of the squares of the weights, as if one more layout of average evidence spoke against each."""
@@ -106,7 +113,7 @@ def gather(seeds: int, jobs: int, parts: Sequence[str], captures: Sequence[Path]
     if "random" in parts:
         tasks += [(RANDOM, seed) for seed in SEEDS[:seeds]]
     if "faults" in parts:
-        tasks += [(FAULTS, seed) for seed in range(FIRST_FAULT, FIRST_FAULT + FAULT_SEEDS)]
+        tasks += [(FAULTS, seed) for seed in FAULT_SEEDS]
     for folder in captures:
         tasks += [("other captures", str(path.parent)) for path in sorted(folder.glob("*/flows.parquet"))]
     with ProcessPoolExecutor(jobs) as pool:
@@ -158,10 +165,11 @@ def _logistic(
     weights = np.zeros(terms.shape[1])
     penalty = np.full(terms.shape[1], PENALTY)
     penalty[0] = 1e-6
+    counts = np.where(right > 0.0, 1.0, WRONG_COUNTS)
     for _ in range(100):
         share = 1.0 / (1.0 + np.exp(-so_far - terms @ weights))
-        slope = terms.T @ (share - right) + penalty * weights
-        curve = (terms * (share * (1.0 - share))[:, None]).T @ terms + np.diag(penalty)
+        slope = terms.T @ (counts * (share - right)) + penalty * weights
+        curve = (terms * (counts * share * (1.0 - share))[:, None]).T @ terms + np.diag(penalty)
         weights = weights - np.linalg.solve(curve, slope)
     return weights
 
@@ -262,6 +270,7 @@ def main() -> int:
     parser.add_argument("--use", type=Path, action="append", help="fit to what was gathered (may be given again)")
     parser.add_argument("--write", action="store_true", help="write the fitted numbers into the package")
     parser.add_argument("--keep", action="store_true", help="fit the constant and terms without a weight, no others")
+    parser.add_argument("--anew", action="append", default=[], choices=[*SIGNS], help="with --keep: this one, too")
     parser.add_argument("--into", type=Path, help="put table and plot into this page, such as docs/accuracy.md")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help=f"random scenarios (default {len(SEEDS)})")
     parser.add_argument("--part", action="append", choices=PARTS, help="default: all")
@@ -276,7 +285,8 @@ def main() -> int:
     if arguments.use is not None:
         commit, said = _read(arguments.use)
         known = [one for one in said if one.part not in UNSEEN_PARTS]
-        kept = {name: weight for name, weight in FITTED.weights if weight} if arguments.keep else None
+        stay = {name: weight for name, weight in FITTED.weights if weight and name not in arguments.anew}
+        kept = stay if arguments.keep else None
         weights = fit(known, kept)
         fitted = [cross_fitted(said, weights, kept), fitted_elsewhere(said, kept)]
         print("\n".join([f"{name} {weight}" for name, weight in weights.items()]), "\n")
@@ -284,11 +294,13 @@ def main() -> int:
         scenarios, faults = (sum(one.part == part for one in known) for part in (RANDOM, FAULTS))
         fitted_to = (
             f"{len(known) - scenarios - faults} layouts of captures and sources, {scenarios} of random scenarios "
-            f"(of seeds {SEEDS[0]} to {SEEDS[-1]}) and {faults} of random faults (from {FIRST_FAULT} on), "
+            f"(of even seeds {SEEDS[0]} to {SEEDS[-1]}) and {faults} of random faults (of even seeds {FAULT_SEEDS[0]} "
+            f"to {FAULT_SEEDS[-1]}), "
             f"at commit {commit}"
         )
         if arguments.keep:
-            fitted_to += " (the constant and the terms that were new; the others at an earlier one)"
+            anew = "".join(f", {name}" for name in arguments.anew)
+            fitted_to += f" (the constant{anew} and the terms that were new; the others at an earlier one)"
         if arguments.into is not None:
             lines = section(said, fitted, fitted_to, arguments.into.parent / "images" / "layout_confidence.svg")
             page = with_section(arguments.into.read_text(encoding="utf-8"), lines, HEADING)

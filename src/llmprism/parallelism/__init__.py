@@ -14,7 +14,7 @@ idea:
                              (gradients or activations), chain_trees, closing_links, channels, shared_links,
                              last_messages, two_way_bursts, open_rings (both at once), roles
     who belongs together     structure (groups), stage_links, direction, gradient_order (pipelines), tensor_peers,
-                             peer_signs, peer_sends (GPUs of a server)
+                             peer_signs, peer_sends, peer_starts (GPUs of a server)
     what else is exchanged   meshes, routed_pairs, uneven_messages (experts), exchanges, in_step, in_passes, pass_times,
                              leading_exchanges, pass_exchanges, contexts_among_tokens, context_lanes, superposed_rings
                              (contexts, tensors across servers), unknown_collectives

@@ -22,7 +22,7 @@ from llmprism.parallelism.likely_messages import likely_messages, number_price
 from llmprism.parallelism.link_rests import rested_clock
 from llmprism.parallelism.micro_batches import message_counts
 from llmprism.parallelism.rules import RULES, LayoutRules
-from llmprism.parallelism.schedule_fit import NOT_PLAYED, ScheduleFit, fit_of_messages, fitting_schedule
+from llmprism.parallelism.schedule_fit import NOT_PLAYED, ScheduleFit, chance_of, fit_of_messages, fitting_schedule
 from llmprism.parallelism.schedules import interleaved
 from llmprism.parallelism.stage_links import Pipelines
 
@@ -38,7 +38,8 @@ def batches_and_schedule(
     stands in its place. Where that leaves none, messages are counted between the longest rests of the links: a tick
     among the passes cuts some in two; and what the bytes of all bursts make likely competes with them. A schedule that
     explains the moments from the last stage on says that the pipelines run the other way. None where the moments are
-    hopeless with all numbers, unless silences and bytes agree."""
+    hopeless with all numbers, unless silences and bytes agree, or the closing link of interleaved stages leaves no
+    other."""
     if not pipes.forward:
         return NOT_PLAYED
     fits = _Fits(transfers, pipes, features, clock, rules)
@@ -46,7 +47,7 @@ def batches_and_schedule(
     if found is None:
         return replace(NOT_PLAYED, schedule=Schedule.INTERLEAVED) if pipes.rings else NOT_PLAYED
     found = fits.turned(found)
-    if found.misfit < rules.stages.schedule_hopeless or fits.agreed:
+    if found.misfit < rules.stages.schedule_hopeless or fits.agreed or found.by_link:
         return found
     known = found.schedule if found.schedule is Schedule.INTERLEAVED else Schedule.UNKNOWN
     return replace(found, micro_batches=None, schedule=known)
@@ -76,20 +77,26 @@ class _Fits:
     def best(self) -> ScheduleFit | None:
         """The number that is explained best; where silences tell none, or moments are no better than chance, the bytes
         of bursts are asked, too."""
-        found, rule = None, self.rules.stages
+        found = None
         for rested in (False, True):
             steps = _rested(self.transfers, self.pipes.forward, self.clock, self.rules) if rested else self.clock
             for count in message_counts(self.transfers, self.pipes.forward, steps, self.rules):
-                if found is not None and _cannot_lose(found, self.stages, self.rules):
+                if found is not None and self._settled(found):
                     return found
                 found = self._better(found, count)
-            if found is not None and found.misfit < rule.schedule_chance and self._usual(found):
+            if found is not None and found.misfit < _chance(found, self.rules) and self._usual(found):
                 return found
         self.by_bytes = self._by_bytes()
         if found is None or self.by_bytes is None:
             return found or self.by_bytes
         self.agreed = found == replace(self.by_bytes, by_bytes=False)
+        if not found.played and self.by_bytes.micro_batches is not None:
+            return self.by_bytes  # what it takes to say a number is all that moments would add
         return self.by_bytes if _explains(self.by_bytes, found, self.stages, self.rules) else found
+
+    def _settled(self, found: ScheduleFit) -> bool:
+        """Can no other number do better? One that nobody sets has to be explained."""
+        return _cannot_lose(found, self.stages, self.rules) and (found.played or self._usual(found))
 
     def _usual(self, found: ScheduleFit) -> bool:
         """Is this a number of micro-batches that somebody sets?"""
@@ -145,7 +152,7 @@ class _Fits:
             )
             if here is not None and turned is not None and _explains(turned, here, self.stages, self.rules):
                 leads = self._leads(turned, here)
-                return replace(turned, turned=leads) if leads > self.pipes.clear else found
+                return replace(turned, turned=leads, messages=messages) if leads > self.pipes.clear else found
         return found
 
     def _better(self, found: ScheduleFit | None, count: int) -> ScheduleFit | None:
@@ -171,9 +178,13 @@ def _cannot_lose(found: ScheduleFit, stages: int, rules: LayoutRules) -> bool:
 def _explains(fit: ScheduleFit, found: ScheduleFit, stages: int, rules: LayoutRules) -> bool:
     """Does a schedule explain another number of messages, and better than the number found is explained: by a margin
     over all links of a pipeline, where that is better than chance?"""
-    rule = rules.stages
-    if fit.micro_batches is None or not fit.played or not found.played or fit.misfit >= rule.schedule_chance:
+    if fit.micro_batches is None or not fit.played or not found.played or fit.misfit >= _chance(fit, rules):
         return False
     messages = min(fit.micro_batches, found.micro_batches or fit.micro_batches)
-    margin = rule.schedule_margin if found.misfit < rule.schedule_chance else 0.0
+    margin = rules.stages.schedule_margin if found.misfit < _chance(found, rules) else 0.0
     return (found.misfit - fit.misfit) * 2 * (stages - 1) * messages > margin
+
+
+def _chance(fit: ScheduleFit, rules: LayoutRules) -> float:
+    """Nats per message from which on its schedule explains nothing."""
+    return min(rules.stages.schedule_chance, chance_of(fit.messages, rules))

@@ -363,6 +363,8 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout, bytes
         direction=draft.pipes.clear,
         exchanging=exchanging_share(layout.groups, job.members),
         misfit=draft.rules.stages.schedule_hopeless if draft.order.by_bytes else draft.order.misfit,
+        played=draft.order.played,
+        over_chance=draft.order.over_chance(draft.rules),
         across=bool((layout.pairs.kind == PairKind.TP).any()),
         rest=left_over(job.transfers, bulk, draft.collective & draft.inside.gradients & ~draft.inside.inside,
                        features, draft.groups, draft.clock, draft.rules),

@@ -48,9 +48,10 @@ class LayoutEvidence:
     pipelines, are of one length; `hybrid`: some members are in two gradient groups. `direction`: how clear the
     direction of the pipelines is, from 0 to 1. `exchanging` is the share of the members that take part in exchanges of
     contexts or experts where there are any: all do. `misfit`: nats per message by which the best schedule misses the
-    moments of the messages between stages. `across`: tensor groups span servers, which few do. `rest` is what the
-    layout leaves unexplained. `bytes_say` is how near other layouts are that say the same of all bytes. `job` is the
-    confidence in the job: that it trains, and with these members.
+    moments of the messages between stages, `over_chance` the same relative to random moments, `played` whether any was
+    compared with them. `across`: tensor groups span servers, which few do. `rest` is what the layout leaves
+    unexplained. `bytes_say` is how near other layouts are that say the same of all bytes. `job` is the confidence in
+    the job: that it trains, and with these members.
     """
 
     links: float
@@ -65,6 +66,8 @@ class LayoutEvidence:
     direction: float = 1.0
     exchanging: float = 1.0
     misfit: float = 0.0
+    played: bool = True
+    over_chance: float = 0.0
     across: bool = False
     rival_period: float = 0.0
     widths: tuple[tuple[int, float], ...] = ()
@@ -150,11 +153,18 @@ def terms_of(layout: Layout, evidence: LayoutEvidence, rules: LayoutRules = RULE
         "not_composed": 1.0 - evidence.bytes_say.explained,
         "contexts_of_one": float(layout.dp == 1 and layout.cp is not None),
         "no_schedule": min(evidence.misfit, rules.stages.schedule_hopeless),
+        "no_moments": float(_counted(layout) and not evidence.played),
+        "like_chance": min(evidence.over_chance, rule.most_over_chance),
         "one_micro_batch": float((layout.pp or 1) > 1 and layout.micro_batches == 1),
         "tensors_across": float(evidence.across),
         "two_replicas": float(layout.dp == 2 and layout.ep is None and layout.cp is None),
         "doubtful_job": max(0.0, float(np.log2(max(1.0 - evidence.job, 1e-9) / rules.confidence.usual_doubt))),
     }
+
+
+def _counted(layout: Layout) -> bool:
+    """Are there several micro-batches, by the number of messages between stages?"""
+    return (layout.pp or 1) > 1 and (layout.micro_batches or 1) > 1
 
 
 def _sharded_alone(layout: Layout) -> bool:

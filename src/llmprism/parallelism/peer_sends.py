@@ -29,14 +29,17 @@ Pair = tuple[int, int]
 _Place = tuple[int, int]
 """A stage, and 1 for what it sends to the next one, -1 for what it sends back."""
 
-__all__ = ["relative", "sends_apart"]
+__all__ = ["from_nearest", "relative", "sends_apart"]
 
 
 def sends_apart(
-    job: Job, pairs: list[Pair], pipelines: tuple[tuple[int, ...], ...], rules: LayoutRules = RULES
-) -> Float64:
+    job: Job, pairs: list[Pair], pipelines: tuple[tuple[int, ...], ...], rules: LayoutRules = RULES,
+    rounding_ns: float = 0.0,
+) -> tuple[Float64, float]:  # fmt: skip
     """For each two members of a stage on one server: logarithm of how far apart they send, relative to members of that
-    stage on different servers; NaN where too few messages or no other server tell."""
+    stage on different servers; NaN where too few messages or no other server tell. And what stamps that are rounded so
+    make of members that send together, the same way: clocks whose ticks are apart by a part of a unit put anything from
+    none to half of two GPUs' messages into different units."""
     sent = _StageSends(job.transfers, _stages(pipelines), rules)
     usual: dict[_Place, float] = {}
     result = np.full(len(pairs), np.nan)
@@ -48,7 +51,8 @@ def sends_apart(
             signs.append(float(relative(sent.apart(*pair, place[1]), usual[place], rules)))
         known = [sign for sign in signs if np.isfinite(sign)]
         result[number] = min(known, default=np.nan)
-    return result
+    rounded = [float(relative(rounding_ns, far, rules)) for far in usual.values() if np.isfinite(far)]
+    return result, float(median(np.array(rounded))) if rounded else float("nan")
 
 
 def _stages(pipelines: tuple[tuple[int, ...], ...]) -> dict[int, tuple[int, tuple[int, ...]]]:
@@ -94,12 +98,17 @@ class _StageSends:
         (some, _), (_, all_) = self.starts(one, way), self.starts(other, way)
         if min(some.size, all_.size) < self.rules.peers.least_messages:
             return float("nan")
-        after = np.minimum(np.maximum(np.searchsorted(all_, some), 1), all_.size - 1)
-        late, early = all_[after] - some, all_[after - 1] - some
-        nearest = np.where(np.abs(early) < np.abs(late), early, late)
+        nearest = from_nearest(some, all_)
         away = np.sort(np.abs(nearest - median(nearest)))
         near = math.ceil(self.rules.peers.compared_share * away.size)
         return float(np.add.reduce(away[:near]) / near)
+
+
+def from_nearest(times: Int64, others: Int64) -> Int64:
+    """The time from each to the nearest of the others, which are two at least and in order."""
+    after = np.minimum(np.maximum(np.searchsorted(others, times), 1), others.size - 1)
+    late, early = others[after] - times, others[after - 1] - times
+    return np.where(np.abs(early) < np.abs(late), early, late)
 
 
 def _usual(job: Job, sent: _StageSends, place: _Place, rules: LayoutRules) -> float:

@@ -25,6 +25,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.peer_sends import relative, sends_apart
+from llmprism.parallelism.peer_starts import starting_together
 from llmprism.parallelism.rules import RULES, LayoutRules
 
 Cell = tuple[int, ...]
@@ -42,20 +43,23 @@ class PeerSigns:
     synchronisation, and how much farther apart than replicas they send activations, as logarithms; NaN where not
     known. `compared`: sends were measured against members of the same stage on other servers. `ends_error`: the error
     of `ends` that the rounding of time stamps makes, the same way for all pairs. `along_ns`: how far apart members of
-    one group end themselves."""
+    one group end themselves. `together`: share of their messages that GPUs of a server begin in the same moment; NaN if
+    not known or not asked for. `sends_rounded`: `sends` that rounded time stamps make of GPUs that send together."""
 
     ends: dict[Pair, float]
     sends: dict[Pair, float]
     compared: bool
     ends_error: float = 0.0
     along_ns: float = 0.0
+    together: float = float("nan")
+    sends_rounded: float = float("nan")
 
 
 def peer_signs(
     job: Job, cells: list[Cell], groups: tuple[Group, ...], pipelines: tuple[Cell, ...], pair_kind: Int8,
-    clock: StepClock, rules: LayoutRules = RULES,
+    clock: StepClock, rules: LayoutRules = RULES, *, starts: bool = False,
 ) -> PeerSigns:  # fmt: skip
-    """The signs of all pairs of members of one cell."""
+    """The signs of all pairs of members of one cell; with `starts` also whether their collectives begin together."""
     listed = [pair for cell in cells for pair in combinations(cell, 2)]
     pairs = _as_rows(listed)
     crossed = _crossed(job, listed, groups, rules)
@@ -65,15 +69,18 @@ def peer_signs(
     across, along = (_variation(last.edge, last.row, chosen, rules) for chosen in (crossed.across, crossed.along))
     rounding_ns = rules.peers.stamp_error * _stamp_unit_ns(job.transfers)
     ends = crossed.mean(_log_ratio(across, along, rounding_ns, rules), len(listed))
-    sends = sends_apart(job, listed, pipelines, rules)
+    sends, rounded = sends_apart(job, listed, pipelines, rules, rounding_ns)
     compared = bool(np.isfinite(sends).any())
     if not compared:
         sends = sum((relative(_variation(times, sent.row, pairs, rules), _of_its_own(times, rules), rules)
                      for times in (sent.mean, sent.edge)), np.zeros(len(listed)))  # fmt: skip
+    fine = starts and rounding_ns <= rules.peers.finest_ns
     return PeerSigns(
         dict(zip(listed, ends.tolist(), strict=True)), dict(zip(listed, sends.tolist(), strict=True)),
         compared, _rounding_error(across, along, rounding_ns),
         _quantile(along, 0.5) if np.isfinite(along).any() else 0.0,
+        starting_together(job.transfers, cells, pair_kind == PairKind.DP, rules) if fine else float("nan"),
+        rounded,
     )  # fmt: skip
 
 

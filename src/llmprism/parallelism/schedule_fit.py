@@ -47,7 +47,9 @@ NAMES: Final = {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "interlea
 class ScheduleFit:
     """The schedule and the micro-batches of a step, and by how many nats per message moments are off; nothing is known
     about these where no schedule was `played`. `turned`: how much clearer it is that pipelines run the other way (0:
-    they do not). `by_bytes`: bytes alone say the number, and no schedule is better than chance with it."""
+    they do not). `by_bytes`: bytes alone say the number, and no schedule is better than chance with it. `by_link`: the
+    bytes of the link that closes interleaved stages to a ring leave no other number of chunks. `messages` pass each
+    link each way."""
 
     schedule: Schedule
     micro_batches: int | None
@@ -55,6 +57,12 @@ class ScheduleFit:
     played: bool = True
     turned: float = 0.0
     by_bytes: bool = False
+    by_link: bool = False
+    messages: int = 0
+
+    def over_chance(self, rules: LayoutRules = RULES) -> float:
+        """Nats per message by which moments are off, relative to those of random ones; 0 where nothing was played."""
+        return self.misfit / chance_of(self.messages, rules) if self.played and self.messages else 0.0
 
     def bits_over_chance(self, rules: LayoutRules = RULES) -> float:
         """Bits by which the schedule explains the moments of a step's messages, each way over one link, better than
@@ -68,11 +76,25 @@ NOT_PLAYED: Final = ScheduleFit(Schedule.UNKNOWN, None, played=False)
 """Nothing is known of messages or their moments."""
 
 
+def chance_of(messages: int, rules: LayoutRules = RULES) -> float:
+    """Nats per message by which the best schedule misses so many messages at random moments, at the least: these are
+    off by the root of their number. Few messages fit any schedule, at whatever moments they are."""
+    rule = rules.stages
+    return max(rule.schedule_random + 0.5 * math.log(messages / rule.random_messages), rule.few_random)
+
+
 def fit_of_messages(
     transfers: TransferTable, pipes: Pipelines, features: PairFeatures, clock: StepClock, messages: int,
     rules: LayoutRules,
 ) -> ScheduleFit:  # fmt: skip
     """Micro-batches and schedule of pipelines whose links have so many messages in a step each way."""
+    return replace(_fit_of_messages(transfers, pipes, features, clock, messages, rules), messages=messages)
+
+
+def _fit_of_messages(
+    transfers: TransferTable, pipes: Pipelines, features: PairFeatures, clock: StepClock, messages: int,
+    rules: LayoutRules,
+) -> ScheduleFit:  # fmt: skip
     if pipes.closing:
         fit = _interleaved_batches(transfers, pipes, features, clock, messages, rules)
         if fit is NOT_PLAYED or _closing_share(pipes, features) <= 1.0 + rules.clock.step_tolerance:
@@ -98,16 +120,17 @@ def _interleaved_batches(
 ) -> ScheduleFit:  # fmt: skip
     """Micro-batches of a pipeline that closes to a ring; where several numbers of virtual stages are possible, because
     the closing link may carry something else besides, the moments of the messages decide. Where they cannot be played
-    and the closing link does carry more, nothing tells."""
+    and the closing link does carry more, nothing tells. A single number is played, too: messages that come in two
+    pieces each are twice as many, and no schedule explains their moments."""
     stages, share = len(pipes.members[0]), _closing_share(pipes, features)
     virtual = virtual_stages(messages, share, stages, rules)
-    if len(virtual) <= 1:
-        return ScheduleFit(Schedule.INTERLEAVED, messages // virtual[0] if virtual else None, played=False)
+    if not virtual:
+        return ScheduleFit(Schedule.INTERLEAVED, None, played=False)
+    explained = share - (virtual[0] - 1) / virtual[0] <= rules.clock.step_tolerance
     orders = [interleaved(stages, messages // v, v) for v in virtual if messages // v % stages == 0]
     fit = fitting_schedule(transfers, pipes.members, clock, messages, rules, orders) if orders else None
     if fit is not None:
-        return fit
-    explained = share - (virtual[0] - 1) / virtual[0] <= rules.clock.step_tolerance
+        return replace(fit, by_link=explained and len(virtual) == 1)
     return ScheduleFit(Schedule.INTERLEAVED, messages // virtual[0], played=False) if explained else NOT_PLAYED
 
 

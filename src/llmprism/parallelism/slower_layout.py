@@ -27,7 +27,7 @@ from llmprism.parallelism.standing_out import standing_out
 
 __all__ = ["slower_rivals", "surer_layout"]
 
-_OF_MICRO_BATCHES: Final = ("micro_batch_bits", "open_micro_batches", "no_schedule")
+_OF_MICRO_BATCHES: Final = ("micro_batch_bits", "open_micro_batches", "no_schedule", "no_moments", "like_chance")
 
 
 def slower_rivals(job: Job, best: BestClock, rules: LayoutRules = RULES) -> list[BestClock]:

@@ -66,13 +66,16 @@ def find_tensor_peers(
     if not widths:
         return None
     sampled = [shared[place] for place in evenly_spread(len(shared), rules.peers.cells).tolist()]
-    signs = peer_signs(job, sampled, groups, pipelines, pair_kind, clock, rules)
-    scores = np.array([_likelihood(signs, sampled, w, rules) for w in widths])
+    signs = peer_signs(job, sampled, groups, pipelines, pair_kind, clock, rules, starts=sharded)
+    group_of = {member: index for index, group in enumerate(groups) for member in group.members}
+    scores = np.array([_likelihood(signs, sampled, group_of, w, rules) for w in widths])
     scores[[w not in (1, most) for w in widths]] += rules.peers.partly_peers
     if most > widths[-1] > 1:  # records join some of a server: they would join all of a group
         scores[-1] += rules.peers.as_seen + rules.peers.partly_seen
     elif not sharded:
         scores[-1] += rules.peers.as_seen
+    if widths[0] == 1:
+        scores[0] += _one_collective(signs, rules)
     odds = np.exp(scores - scores.max())
     best = int(np.argmax(scores))
     shares = (odds / odds.sum()).tolist()
@@ -132,7 +135,9 @@ def _allowed(cells: list[tuple[int, ...]], groups: tuple[Group, ...], width: int
     return True
 
 
-def _likelihood(signs: PeerSigns, cells: list[tuple[int, ...]], width: int, rules: LayoutRules) -> float:
+def _likelihood(
+    signs: PeerSigns, cells: list[tuple[int, ...]], group_of: dict[int, int], width: int, rules: LayoutRules
+) -> float:
     """Log likelihood of the signs if so many neighbours are peers."""
     rule = rules.peers
     one_group, peers, neither = [], [], []
@@ -150,16 +155,38 @@ def _likelihood(signs: PeerSigns, cells: list[tuple[int, ...]], width: int, rule
         if signs.compared
         else (rule.alone_sends_of_peers, rule.alone_sends_of_others, rule.alone_sends_spread)
     )
-    unsure = signs.ends_error
+    unsure, of_replicas = (
+        signs.ends_error,
+        rule.ends_of_rails if _begin_together(signs, rules) else rule.ends_of_replicas,
+    )
+    rounded = signs.sends_rounded if np.isfinite(signs.sends_rounded) else -np.inf
     independent = 2.0 / max(len(cell) for cell in cells)  # n members have n - 1 differences, not n (n - 1) / 2
     return (
-        _class(_known(signs.ends, one_group), rule.ends_of_replicas, rule.ends_spread, independent, rules, unsure)
+        _class(_of_groups(signs.ends, one_group, group_of), of_replicas, rule.ends_spread, independent, rules, unsure)
         + _class(
-            _known(signs.ends, peers + neither), _of_others(signs, rules), rule.ends_spread, independent, rules, unsure
+            _of_groups(signs.ends, peers + neither, group_of),
+            _of_others(signs, rules),
+            rule.ends_spread,
+            independent,
+            rules,
+            unsure,
         )
-        + _class(_known(signs.sends, peers), close, spread, independent, rules)
-        + _class(_known(signs.sends, one_group + neither), loose, spread, independent, rules)
+        + _class(_known(signs.sends, peers), close, spread, independent, rules, least=rounded)
+        + _class(_known(signs.sends, one_group + neither), loose, spread, independent, rules, least=rounded)
     )
+
+
+def _begin_together(signs: PeerSigns, rules: LayoutRules) -> bool:
+    return signs.together >= rules.peers.share_together
+
+
+def _one_collective(signs: PeerSigns, rules: LayoutRules) -> float:
+    """Log odds that the rails are those of one collective, by whether their messages begin in the same moment."""
+    if np.isnan(signs.together):
+        return 0.0
+    rails, peers = rules.peers.rails_together, rules.peers.peers_together
+    together = _begin_together(signs, rules)
+    return float(np.log(rails / peers if together else (1.0 - rails) / (1.0 - peers)))
 
 
 def _of_others(signs: PeerSigns, rules: LayoutRules) -> Level:
@@ -174,10 +201,11 @@ def _of_others(signs: PeerSigns, rules: LayoutRules) -> Level:
 
 
 def _class(
-    values: Float64, levels: Level, spread: float, weight: float, rules: LayoutRules, unsure: float = 0.0
-) -> float:
+    values: Float64, levels: Level, spread: float, weight: float, rules: LayoutRules, unsure: float = 0.0,
+    least: float = -np.inf,
+) -> float:  # fmt: skip
     """Log likelihood of the signs of one class: of their level once, and of how each pair differs from it. `unsure` is
-    an error of the level that all pairs have in common."""
+    an error of the level that all pairs have in common; pairs do not differ by values below `least`."""
     if not values.size:
         return 0.0
     level, error = float(median(values)), spread / np.sqrt(max(weight * values.size, 1.0))
@@ -185,8 +213,18 @@ def _class(
     for share, centre, own_width in levels:
         width = float(np.sqrt(own_width**2 + error**2 + unsure**2))
         density += share / width / (1.0 + ((level - centre) / width) ** 2 / 3.0) ** 2
-    deviation = np.clip((values - level) / spread, -rules.peers.farthest, rules.peers.farthest)
+    differ = np.maximum(values, least) - max(level, least)
+    deviation = np.clip(differ / spread, -rules.peers.farthest, rules.peers.farthest)
     return float(np.log(density) - weight * 1.5 * np.log1p(0.5 * deviation**2).sum())
+
+
+def _of_groups(ends: dict[tuple[int, int], float], pairs: list[tuple[int, int]], group_of: dict[int, int]) -> Float64:
+    """One value for each two groups: they end once in a step, however many servers show it."""
+    values: dict[tuple[int, int], list[float]] = {}
+    for one, other in pairs:
+        if np.isfinite(ends[one, other]):
+            values.setdefault((group_of[one], group_of[other]), []).append(ends[one, other])
+    return np.array([sum(of_two) / len(of_two) for of_two in values.values()], dtype=np.float64)
 
 
 def _known(signs: dict[tuple[int, int], float], pairs: list[tuple[int, int]]) -> Float64:

@@ -14,6 +14,7 @@ from calibration_fit import (
     SEEDS,
     SIGNS,
     TARGET,
+    WRONG_COUNTS,
     Said,
     confidence,
     cross_fitted,
@@ -37,10 +38,15 @@ def layouts(count: int, weights: dict[str, float], seed: int = 1) -> list[Said]:
     return found
 
 
+def modest(weights: dict[str, float]) -> dict[str, float]:
+    """What is fitted where wrong layouts count more: the same with lower odds."""
+    return weights | {"constant": weights["constant"] - float(np.log(WRONG_COUNTS))}
+
+
 def test_the_fit_finds_the_weights_that_made_the_layouts() -> None:
     made = {"constant": 0.5, "links": 1.0, "steps": 0.7, "contexts": -1.5}
     found = fit(layouts(3000, made))
-    assert {name: found[name] for name in made} == pytest.approx(made, abs=0.2)
+    assert {name: found[name] for name in made} == pytest.approx(modest(made), abs=0.2)
 
 
 def test_a_weight_against_its_meaning_is_left_out() -> None:
@@ -58,7 +64,7 @@ def test_weights_that_are_kept_stay_and_the_others_are_fitted_to_what_they_leave
     made = {"constant": 0.5, "links": 1.0, "steps": 0.7}
     found = fit(layouts(3000, made), kept={"links": 1.0, "constant": 2.0})
     assert found["links"] == 1.0
-    assert {name: found[name] for name in made} == pytest.approx(made, abs=0.2)
+    assert {name: found[name] for name in made} == pytest.approx(modest(made), abs=0.2)
 
 
 def test_the_table_compares_what_was_stated_with_what_is_fitted() -> None:

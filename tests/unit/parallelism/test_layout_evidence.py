@@ -45,6 +45,8 @@ def test_every_term_has_a_weight_and_no_weight_is_idle_for_want_of_a_term():
         {"direction": 0.1},
         {"exchanging": 0.5},
         {"misfit": 1.5},
+        {"played": False},
+        {"over_chance": 3.0},
         {"across": True},
         {"rest": LeftOver(varied_pairs=3.0)},
         {"bytes_say": OtherReadings(1.0, share=0.3)},

@@ -37,38 +37,54 @@ def build(apart_us, *, servers=3, queue_us=0.0, unit=1, lost=0.0, skew=0):
     return job, pairs, pipelines
 
 
+def apart(*job, **records):
+    return sends_apart(*job, **records)[0]
+
+
 @pytest.mark.parametrize("records", [{}, {"unit": MS}, {"lost": 0.1}, {"skew": 3 * MS}])
 def test_peers_are_closer_than_gpus_of_other_servers(records):
-    assert (sends_apart(*build(20.0, **records)) < -1.0).all()
+    assert (apart(*build(20.0, **records)) < -1.0).all()
 
 
 @pytest.mark.parametrize("records", [{}, {"unit": MS}, {"lost": 0.1}])
 def test_replicas_are_as_far_apart_as_gpus_of_other_servers(records):
     job, pairs, pipelines = build(8_000.0, **records)
-    assert np.abs(sends_apart(job, pairs, pipelines)).max() < 0.3
+    assert np.abs(apart(job, pairs, pipelines)).max() < 0.3
 
 
 def test_a_queue_disturbs_one_direction_only():
     job, _, pipelines = build(20.0, queue_us=4_000.0)
     (first, last), (other_first, other_last) = pipelines[:2]
-    assert sends_apart(job, [(last, other_last)], pipelines)[0] < -3.0
-    assert sends_apart(job, [(first, other_first)], pipelines)[0] > -1.0
+    assert apart(job, [(last, other_last)], pipelines)[0] < -3.0
+    assert apart(job, [(first, other_first)], pipelines)[0] > -1.0
 
 
 def test_a_stage_that_sends_both_ways_is_judged_by_the_nearer_one():
     job, _, pipelines = build(20.0, queue_us=4_000.0)
     turned = [(b, a, b) for a, b in pipelines]  # the middle stage sends what is queued, both ways
     both = [(a, b, a) for a, b in pipelines]
-    assert sends_apart(job, [(turned[0][1], turned[1][1])], tuple(turned))[0] > -1.0
-    assert sends_apart(job, [(both[0][1], both[1][1])], tuple(both))[0] < -3.0
+    assert apart(job, [(turned[0][1], turned[1][1])], tuple(turned))[0] > -1.0
+    assert apart(job, [(both[0][1], both[1][1])], tuple(both))[0] < -3.0
 
 
 def test_without_another_server_nothing_is_said():
-    assert np.isnan(sends_apart(*build(20.0, servers=1))).all()
+    assert np.isnan(apart(*build(20.0, servers=1))).all()
     job, pairs, _ = build(20.0)
-    assert np.isnan(sends_apart(job, pairs, ())).all()
+    assert np.isnan(apart(job, pairs, ())).all()
 
 
 def test_too_few_messages_say_nothing():
     job, pairs, pipelines = build(20.0, lost=0.99)
-    assert np.isnan(sends_apart(job, pairs, pipelines)).all()
+    assert np.isnan(apart(job, pairs, pipelines)).all()
+
+
+def test_what_stamps_make_of_gpus_that_send_together_is_said_in_the_same_unit():
+    """Servers of a stage are 2 ms apart, so half of a millisecond's rounding is a sixth of that, and a second's all."""
+    job, pairs, pipelines = build(20.0, unit=MS)
+    (fine, of_fine), (coarse, of_coarse) = (
+        sends_apart(job, pairs, pipelines, rounding_ns=rounding) for rounding in (0.28 * MS, 280.0 * MS)
+    )
+    assert (fine == coarse).all()
+    assert -2.5 < of_fine < -0.3
+    assert of_coarse - of_fine == pytest.approx(np.log(1_000.0))
+    assert np.isnan(sends_apart(job, pairs, (), rounding_ns=MS)[1])

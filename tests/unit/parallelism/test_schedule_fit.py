@@ -1,5 +1,6 @@
 """Messages at the moments of a schedule, with noise: the schedule and its micro-batches come out."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -234,3 +235,65 @@ def test_interleaved_stages_show_without_their_closing_link():
     fit = fitting_schedule(*played(interleaved(4, 8, 4)), folded=True)
     assert fit is not None
     assert (fit.schedule, fit.micro_batches) == (Schedule.INTERLEAVED, 8)
+
+
+def closed_to_rings(transfers, pipelines):
+    """Pipelines whose last stages send to the first ones, too."""
+    number = {ends: i for i, ends in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+    links = [(number[a, b], number[b, a]) for path in pipelines for a, b in pairwise(path)]
+    closing = [(number[path[-1], path[0]], number[path[0], path[-1]]) for path in pipelines]
+    return Pipelines(pipelines, links, links[-1:], closing, rings=True)
+
+
+@pytest.mark.parametrize("counts", [[16], [32, 16]])
+def test_pieces_of_messages_of_interleaved_stages_are_no_messages(monkeypatch, counts):
+    """Two chunks on each of four stages, by the bytes of the closing link."""
+    transfers, pipelines, clock, _ = played(interleaved(4, 8, 2))
+    monkeypatch.setattr(batches, "message_counts", lambda *_: iter(counts))
+    pipes = closed_to_rings(transfers, pipelines)
+    found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock)
+    assert (found.schedule, found.micro_batches, found.misfit < 0.3) == (Schedule.INTERLEAVED, 8, True)
+
+
+def test_where_moments_are_hopeless_the_closing_link_alone_says_how_many_micro_batches(monkeypatch):
+    transfers, pipelines, clock, _ = played(interleaved(4, 8, 2), jitter=4.0)
+    monkeypatch.setattr(batches, "message_counts", lambda *_: iter([16]))
+    monkeypatch.setattr(batches, "likely_messages", lambda *_, ring: [])
+    strict = replace(RULES, stages=replace(RULES.stages, schedule_hopeless=0.5))
+    pipes = closed_to_rings(transfers, pipelines)
+    found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock, strict)
+    assert (found.schedule, found.micro_batches, found.misfit > 0.5) == (Schedule.INTERLEAVED, 8, True)
+
+
+@pytest.mark.parametrize(("count", "said"), [(63, 64), (32, 32)])
+def test_where_no_moments_can_be_compared_bytes_decide_about_a_number_that_nobody_sets(monkeypatch, count, said):
+    transfers, pipelines, clock, _ = played(one_f_one_b(4, 8))
+    monkeypatch.setattr(schedule_fit, "fitting_schedule", lambda *_, **__: None)
+    monkeypatch.setattr(batches, "message_counts", lambda *_: iter([count, count + 1]))
+    monkeypatch.setattr(batches, "likely_messages", lambda *_, ring: [(64, 0.0), (63, -5.0)])
+    number = {ends: i for i, ends in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+    links = [(number[a, b], number[b, a]) for path in pipelines for a, b in pairwise(path)]
+    pipes = Pipelines(pipelines, links, links[-1:], [], rings=False)
+    found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock)
+    assert (found.micro_batches, found.played) == (said, False)
+
+
+def test_few_messages_at_random_moments_are_nearer_to_a_schedule_than_many():
+    """Chance is half of the root of the number away, and no nearer than rules say for two."""
+    few, some, many = (schedule_fit.chance_of(messages) for messages in (2, 18, 72))
+    assert (few, some) == (RULES.stages.few_random, RULES.stages.schedule_random)
+    assert many - some == pytest.approx(np.log(2.0))
+    fits = [ScheduleFit(Schedule.UNKNOWN, count, some, messages=count) for count in (2, 18, 72)]
+    assert fits[0].over_chance() > fits[1].over_chance() == 1.0 > fits[2].over_chance()
+    assert ScheduleFit(Schedule.UNKNOWN, 2, 5.0, played=False, messages=2).over_chance() == 0.0
+
+
+def test_few_messages_that_are_no_nearer_than_chance_give_way_to_many_that_a_schedule_explains(monkeypatch):
+    """64 messages each way, two passes from their places; three would be half a nat from theirs."""
+    transfers, pipelines, clock, _ = played(gpipe(3, 64), jitter=2.0)
+    number = {ends: i for i, ends in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
+    links = [(number[a, b], number[b, a]) for path in pipelines for a, b in pairwise(path)]
+    pipes = Pipelines(pipelines, links, links[-1:], [], rings=False)
+    monkeypatch.setattr(batches, "message_counts", lambda *_: iter([3, 64]))
+    found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock)
+    assert (found.micro_batches, found.schedule, found.over_chance() < 0.3) == (64, Schedule.GPIPE, True)

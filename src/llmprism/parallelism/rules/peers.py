@@ -53,6 +53,21 @@ class PeerRules:
     """Where the level of a sign lies: (share, centre, width) of Student distributions with three degrees of freedom.
     Members of one group end together; where every rail of the group runs a ring of its own, some rails end later."""
 
+    share_together: float = 0.05
+    """Share of the messages of two GPUs of a server that begin in the same moment, from which on they begin together:
+    0.1 to 0.98 of 15 sharded random jobs without delays of their hosts, 0.01 to 0.1 and more of another simulator's,
+    below 0.01 in seven random jobs whose hosts are late by 0.1 to 3 ms."""
+
+    rails_together: float = 0.8
+    """How often rails of one collective do: always in two simulators; held to be less sure of real hosts."""
+
+    peers_together: float = 0.5
+    """How often rails of tensor groups do: half of the random jobs have processes with delays of their own."""
+
+    ends_of_rails: Level = ((0.6, 0.0, 0.15), (0.4, 0.7, 0.7))
+    """The same as `ends_of_replicas` for rails that are seen to begin together: queues of their own keep the ends of
+    one collective 0 to 0.8 farther apart in most sharded random jobs, and 2.4 in one."""
+
     ends_of_others: Level = ((0.7, 2.5, 1.5), (0.3, 0.3, 0.3))
     """Different groups end 2 to 7 units (factors of e) farther apart than members of one; where nothing disturbs them,
     hardly farther."""

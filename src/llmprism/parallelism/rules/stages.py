@@ -161,6 +161,9 @@ class StageRules:
     random_messages: int = 18
     """...where there are so many; of four times as many each is off by twice as many messages."""
 
+    few_random: float = 0.2
+    """...and of two or three, with which any schedule fits within its lengths."""
+
     schedule_hopeless: float = 2.0
     """Nats per message from which on even the best schedule says that the messages were not counted rightly: of 420
     random jobs six have so much, one of them with the right number."""
