@@ -22,11 +22,9 @@ from llmprism.model.job import Job
 __all__ = ["alone", "hung", "still_heard", "talks_a_lot"]
 
 
-def alone(state: LastState, named: int, rules: FaultRules, others: float | None = None) -> bool:
-    """Are most members heard again, or this share of the `others`, and this one not?"""
+def alone(state: LastState, named: int, rules: FaultRules) -> bool:
+    """Are most members heard again, and this one not?"""
     heard = heard_again(state, rules)
-    if others is not None:
-        return bool(not heard[named] and heard.sum() >= others * (heard.size - 1) > 0)
     return bool(heard.mean() >= rules.endings.heard_members and not heard[named])
 
 

@@ -1,18 +1,16 @@
-"""Who stopped first, of the members of a job whose traffic has stopped.
+"""Signs of who stopped first, of the members of a job whose traffic has stopped (`who_stopped` adds them up).
 
-*Due first.* Whoever waits for another is due after it, so the member to blame is the one whose next message was due
-first (`overdue_first`).
-
-*Ahead by all signs.* Where the due times alone do not decide, three clocks do that a stopped process stops at once and
-that those who wait for it stop later: when its next message was due, when it was last heard, and when it was last heard
-or written to, control messages included. Over gloo a rank that enters a collective says so at once by a small message,
-so who has not is the one that was silent first.
+*Due first.* Whoever waits for another is due after it, so a member whose next message was due before all others' was
+missed (`overdue_first`).
 
 *Owes a message.* A member of a ring passes on what it gets at once. Who has got something and not passed it on stopped;
 those that passed on all they got wait for it (`first_to_owe`).
 
 *Longer than ever.* Whoever has been silent for longer than ever before while others went on is missing, whatever the
 clock takes for a step (`silent_as_never_before`). At the end of a job, and in windows that end anywhere, nobody is.
+
+*Words.* Who is heard again after the last message lives, and so does who announces its next one. Nobody writes to one
+that is gone.
 """
 
 from __future__ import annotations
