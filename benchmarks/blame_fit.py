@@ -20,7 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
-from calibration_fit import _logistic
+from calibration_fit import logistic
 from llmprism.arrays import Bool, Float64
 from llmprism.cli.diagnose import diagnose_files
 from llmprism.diagnose.blame import shares_of, signs_of, terms_of
@@ -166,7 +166,7 @@ def main() -> None:
             print(f"fitted to {part}: {named(others, who(own))} of the {len(others)} others")
     judged = [case for case in cases if case.right.any() or not case.placed]
     terms, right = np.stack([case.terms for case in judged]), np.array([float(case.blamed) for case in judged])
-    print(f"whether a GPU at all, by {len(judged)}: {_logistic(terms, right).round(2)}")
+    print(f"whether a GPU at all, by {len(judged)}: {logistic(terms, right).round(2)}")
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ def fit(said: Iterable[Said], kept: Mapping[str, float] | None = None) -> dict[s
     names = [name for name in SIGNS if name not in kept]
     while True:
         terms = np.array([[one.evidence[name] for name in names] for one in known])
-        weights = _logistic(terms, right, so_far)
+        weights = logistic(terms, right, so_far, WRONG_COUNTS)
         wrong = [i for i, name in enumerate(names) if SIGNS[name] * weights[i] < 0.0]
         if not wrong:
             found = kept | dict(zip(names, weights.tolist(), strict=True))
@@ -158,14 +158,18 @@ def fit(said: Iterable[Said], kept: Mapping[str, float] | None = None) -> dict[s
         names.pop(max(wrong, key=lambda i: abs(weights[i])))
 
 
-def _logistic(
-    terms: NDArray[np.float64], right: NDArray[np.float64], so_far: NDArray[np.float64] | float = 0.0
+def logistic(
+    terms: NDArray[np.float64],
+    right: NDArray[np.float64],
+    so_far: NDArray[np.float64] | float = 0.0,
+    wrong_counts: float = 1.0,
 ) -> NDArray[np.float64]:
-    """Newton's method; the first column is the constant and has no penalty. `so_far` are log odds that are known."""
+    """Newton's method; the first column is the constant and has no penalty. `so_far` are log odds that are known,
+    `wrong_counts` is how much more than a right one a wrong one counts."""
     weights = np.zeros(terms.shape[1])
     penalty = np.full(terms.shape[1], PENALTY)
     penalty[0] = 1e-6
-    counts = np.where(right > 0.0, 1.0, WRONG_COUNTS)
+    counts = np.where(right > 0.0, 1.0, wrong_counts)
     for _ in range(100):
         share = 1.0 / (1.0 + np.exp(-so_far - terms @ weights))
         slope = terms.T @ (counts * (share - right)) + penalty * weights

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from calibration import DATA, SOURCES
-from calibration_fit import _logistic
+from calibration_fit import logistic
 from claims import Claim, claims_of, reliability
 from llmprism.cli.diagnose import diagnose_files
 from llmprism.dataset import cases
@@ -96,7 +96,7 @@ def _said(part: str, folder: Path, answers: Sequence[Truth], until_ns: int | Non
 
 def fit(said: Sequence[Said]) -> list[float]:
     terms = np.array([[1.0, log_odds(one.own), log_odds(one.peers)] for one in said])
-    weights: list[float] = _logistic(terms, np.array([one.right for one in said], dtype=np.float64)).tolist()
+    weights: list[float] = logistic(terms, np.array([one.right for one in said], dtype=np.float64)).tolist()
     return weights
 
 
