@@ -233,6 +233,9 @@ class StageRules:
     """Silence within a message, relative to the silence of a direction that half of its silent time is longer than, up
     to which its rows are one message."""
 
+    collective_pause: float = 0.5
+    """The same within a collective: several rings that share a cable rest for longer in it than a message does."""
+
     at_one_time: float = 0.5
     """Share of the time of the shorter of two messages in which both are under way, and by less than which they end
     apart, from which on they are sent at one time: the longer one may begin before, into buffers."""
