@@ -97,7 +97,7 @@ def _contexts_or_experts(
     if not rows.any():  # gradients take the same pairs, all of them
         return composed
     passing = both_ways(transfers, carries[PairKind.PP])
-    single = uneven_messages(transfers, rows, both_ways(transfers, pairs), passing, rules)
+    single = uneven_messages(transfers, rows, both_ways(transfers, pairs), passing, clock, rules)
     uneven = _uneven(transfers, composed, pairs, clock, rules) if single is None else single
     if uneven == bool(carries[PairKind.EP].any()):
         return composed
