@@ -99,7 +99,7 @@ class _Fits:
         return _cannot_lose(found, self.stages, self.rules) and (found.played or self._usual(found))
 
     def _usual(self, found: ScheduleFit) -> bool:
-        """Is this a number of micro-batches that somebody sets? None are, where no chunks make up that many messages."""
+        """Is this a number of micro-batches that somebody sets? None is, where no chunks make up so many messages."""
         batches = found.micro_batches
         return batches is not None and number_price(batches, self.stages, 1) <= self.rules.stages.schedule_margin
 

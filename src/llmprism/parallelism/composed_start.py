@@ -54,7 +54,7 @@ def composed_start(job: Job, bulk: Bool, best: BestClock, composed: Composed, ru
     features = pair_features(visible, clock, rules)
     shown = evidence_of(visible, links, features, clock, rules, best.passing)
     kinds = _kinds(links, judge_links(links, features, shown, rules), composed, rules)
-    return PartialLayout(rules, replace(job, clock=clock, transfers=visible), clock, best, meshes,
+    return PartialLayout(rules, job, bulk, replace(job, clock=clock, transfers=visible), clock, best, meshes,
                          no_exchanges(transfers), links, features, kinds, in_step=in_step, measured=clock,
                          composed=composed)  # fmt: skip
 
