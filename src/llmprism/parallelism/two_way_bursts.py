@@ -80,12 +80,13 @@ def _mark(
         found = _collectives(other, way, message, rules)
         begun = large[found.together[large] & (found.before[large] > 0.0)]
         before = found.near[begun] - 1
-        whole = np.append(np.setdiff1d(like, before), found.near[begun])
-        result[way.rows[np.isin(way.number, whole)]] = True
-        for burst, size in zip(before.tolist(), found.before[begun].tolist(), strict=True):
-            rows = way.rows[way.number == burst]
-            sent = transfers.bytes[rows].astype(np.float64)
-            result[rows[np.cumsum(sent[::-1])[::-1] - 0.5 * sent < size]] = True
+        marked = np.zeros(way.size.size)  # bytes at the end of each burst that are the collective's
+        marked[like] = way.size[like]
+        marked[before] = found.before[begun]
+        marked[found.near[begun]] = way.size[found.near[begun]]
+        sent = transfers.bytes[way.rows].astype(np.float64)
+        until_end = np.cumsum(way.size)[way.number] - np.cumsum(sent) + 0.5 * sent
+        result[way.rows[until_end < marked[way.number]]] = True
 
 
 @dataclass(frozen=True, slots=True)
