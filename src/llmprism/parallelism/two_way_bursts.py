@@ -155,14 +155,31 @@ def _once_a_step(
     if min(way.bursts.size.size for way in both) < rules.stages.equal_messages:
         return None
     for one, other in (both, both[::-1]) if parts else (both,):
-        message = one.message if parts else None
-        size = _large_size(one.bursts, _collectives(one.bursts, other.bursts, message, rules), clock, rules)
+        found = _collectives(one.bursts, other.bursts, one.message if parts else None, rules)
+        size = _large_size(one.bursts, found, clock, rules)
         if size is None:
             continue
-        messages = [message] if parts else [way.message_without(size, rules) for way in both]
-        if all(usual is not None and _no_messages(size / usual, rules) for usual in messages):
+        messages = [one.message] if parts else [way.message_without(size, rules) for way in both]
+        none = all(usual is not None and _no_messages(size / usual, rules) for usual in messages)
+        if none and (not parts or _steadier(one, found, size, rules)):
             return size
     return None
+
+
+def _steadier(one: _Way, found: _Collectives, size: float, rules: LayoutRules) -> bool:
+    """Do bursts of this size differ less from step to step than so many messages that followed each other would? Where
+    messages are of many lengths, or sampled, any number is a whole one."""
+    rule, messages = rules.stages, size / one.message
+    single = one.pieces[np.abs(one.pieces - one.message) < 0.5 * one.message]
+    several = _deviation(single) / np.sqrt(messages)
+    large = one.bursts.size[found.together & (one.bursts.size >= (1.0 - 2.0 * rule.same_message) * size)]
+    return several * messages <= rule.whole_messages or _deviation(large) < 0.5 * several
+
+
+def _deviation(sizes: Float64) -> float:
+    """How far half of these are from the usual one, as a share of it."""
+    usual = float(median(sizes))
+    return float(median(np.abs(sizes - usual))) / max(usual, 1.0)
 
 
 def _large_size(one: PairBursts, found: _Collectives, clock: StepClock, rules: LayoutRules) -> float | None:

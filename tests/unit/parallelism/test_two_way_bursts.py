@@ -78,3 +78,18 @@ def test_what_the_last_stage_sends_at_once_is_part_of_the_collective(batches, ti
     assert rows is not None
     assert rows.sum() == 3 * STEPS
     assert set(transfers.bytes[rows].tolist()) == {half, 2 * half}
+
+
+@pytest.mark.parametrize("tied", [0.0, 8.3])
+def test_messages_of_many_lengths_that_follow_each_other_are_no_collective(tied):
+    """Two chunks that leave at once, both ways, in every step: of another length each time, unlike embeddings."""
+    rng, flows = np.random.default_rng(1), []
+    for step in range(4 * STEPS):
+        for k in range(4):
+            at, length = (step * 200 + 20 * k) * MS, int(rng.uniform(0.8, 1.2) * MESSAGE)
+            flows += [Flow(*"ab", at, at + 2 * MS, length), Flow(*"ba", at + 10 * MS, at + 12 * MS, length)]
+        at, length = (step * 200 + 100) * MS, int((tied or rng.uniform(1.9, 2.3)) * MESSAGE)
+        flows += [Flow(*ends, at, at + 4 * MS, length) for ends in ("ab", "ba")]
+    ticks = np.arange(4 * STEPS + 1, dtype=np.int64) * 200 * MS
+    clock = StepClock(ticks, np.ones(4 * STEPS, dtype=np.bool_), 1.0)
+    assert (bursts_in_parts(transfer_table(flows), [(0, 1)], clock) is None) == (tied == 0.0)
