@@ -65,7 +65,7 @@ def uneven_messages(
     if own is None:
         return None
     usual = unevenness(transfers, np.ones_like(exchanged), others, rules)
-    if usual is None and own.half > rule.uneven_message:
+    if usual is None and own.half > rule.uneven_tokens:
         usual = _of_messages_in_turn(transfers, others, own.size, clock, rules)
     even = 0.0 if usual is None else usual.half
     if own.half > max(rule.uneven_message, rule.uneven_links * even):

@@ -122,3 +122,12 @@ def test_messages_of_many_lengths_do_not_hide_tokens():
     """What a micro-batch hands on comes back in the same length."""
     lengths = iter(np.repeat(np.random.default_rng(5).uniform(4e6, 12e6, EXCHANGES), 2))
     assert judged(exchanged(skew=0.3) + in_turn(8e6, lambda *_: next(lengths)), others="cd") is True
+
+
+def test_exchanges_that_are_a_little_uneven_are_contexts_where_activations_are_miscounted_as_far():
+    def counted(rng, size):
+        return size * (1 + 0.03 * rng.uniform(-1, 1))
+
+    flows = exchanged(skew=0.0, miscounted=0.03)
+    assert judged(flows + in_turn(2e6, lambda _, size: size), others="cd") is None
+    assert judged(flows + in_turn(2e6, counted), others="cd") is False
