@@ -16,6 +16,7 @@ later, when the first stage is ready, is the rest: the ends agree about the byte
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,7 +172,7 @@ def _steadier(one: _Way, found: _Collectives, size: float, rules: LayoutRules) -
     messages are of many lengths, or sampled, any number is a whole one."""
     rule, messages = rules.stages, size / one.message
     single = one.pieces[np.abs(one.pieces - one.message) < 0.5 * one.message]
-    several = _deviation(single) / np.sqrt(messages)
+    several = _deviation(single) / math.sqrt(messages)
     large = one.bursts.size[found.together & (one.bursts.size >= (1.0 - 2.0 * rule.same_message) * size)]
     return several * messages <= rule.whole_messages or _deviation(large) < 0.5 * several
 
