@@ -99,8 +99,9 @@ class _Fits:
         return _cannot_lose(found, self.stages, self.rules) and (found.played or self._usual(found))
 
     def _usual(self, found: ScheduleFit) -> bool:
-        """Is this a number of micro-batches that somebody sets?"""
-        return number_price(found.micro_batches or 1, self.stages, 1) <= self.rules.stages.schedule_margin
+        """Is this a number of micro-batches that somebody sets? None is, where no chunks make up so many messages."""
+        batches = found.micro_batches
+        return batches is not None and number_price(batches, self.stages, 1) <= self.rules.stages.schedule_margin
 
     def _by_bytes(self) -> ScheduleFit | None:
         """The number of messages that the bytes of all bursts and the moments together say."""

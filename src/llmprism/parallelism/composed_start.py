@@ -54,7 +54,7 @@ def composed_start(job: Job, bulk: Bool, best: BestClock, composed: Composed, ru
     features = pair_features(visible, clock, rules)
     shown = evidence_of(visible, links, features, clock, rules, best.passing)
     kinds = _kinds(links, judge_links(links, features, shown, rules), composed, rules)
-    return PartialLayout(rules, replace(job, clock=clock, transfers=visible), clock, best, meshes,
+    return PartialLayout(rules, job, bulk, replace(job, clock=clock, transfers=visible), clock, best, meshes,
                          no_exchanges(transfers), links, features, kinds, in_step=in_step, measured=clock,
                          composed=composed)  # fmt: skip
 
@@ -97,7 +97,7 @@ def _contexts_or_experts(
     if not rows.any():  # gradients take the same pairs, all of them
         return composed
     passing = both_ways(transfers, carries[PairKind.PP])
-    single = uneven_messages(transfers, rows, both_ways(transfers, pairs), passing, rules)
+    single = uneven_messages(transfers, rows, both_ways(transfers, pairs), passing, clock, rules)
     uneven = _uneven(transfers, composed, pairs, clock, rules) if single is None else single
     if uneven == bool(carries[PairKind.EP].any()):
         return composed

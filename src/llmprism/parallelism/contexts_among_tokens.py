@@ -43,8 +43,9 @@ class _Turns:
     small: Int64
 
 
-def with_contexts_among_tokens(transfers: TransferTable, draft: PartialLayout) -> PartialLayout:
-    """The draft, with contexts where experts of two exchange them too. `transfers` are all of the job, with bytes."""
+def with_contexts_among_tokens(draft: PartialLayout) -> PartialLayout:
+    """The draft, with contexts where experts of two exchange them too."""
+    transfers = draft.whole.transfers
     inside = draft.contexts + draft.meshes.groups + draft.exchanges.groups
     if not inside or any(group.kind is not PairKind.EP or len(group.members) != 2 for group in inside):
         return draft

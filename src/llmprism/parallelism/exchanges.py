@@ -93,7 +93,9 @@ def find_exchanges(
         pure_links = _paired(links.there[shared.pure], links.back[shared.pure])
         uneven = routed(transfers, rows, found.pairs, pure_links, clock, rules)
     else:
-        single = uneven_messages(transfers, rows | transfers.rows_of(~found.pairs), _paired(hop, back), [], rules)
+        single = uneven_messages(
+            transfers, rows | transfers.rows_of(~found.pairs), _paired(hop, back), [], clock, rules
+        )
         uneven = _is_uneven(transfers, hop, back, pure, clock, rules) if single is None else single
     return found.of_experts() if uneven else found
 
@@ -185,7 +187,7 @@ def routed(
     own = _all_to_alls(transfers, both_ways)
     if not own or 2 * len(own) < rule.axis_covered * every.size:
         return False
-    single = uneven_messages(transfers, exchanged, own, others, rules)
+    single = uneven_messages(transfers, exchanged, own, others, clock, rules)
     if single is not None:
         return single
     size = np.where(exchanged, transfers.bytes, 0)

@@ -5,6 +5,7 @@ the answer of another in place, and what a pass has explained (all-to-alls, exch
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +25,7 @@ from llmprism.parallelism.composed import (
     tensor_widths,
 )
 from llmprism.parallelism.composed_start import composed_start
-from llmprism.parallelism.composition import Explanations, compositions_of
+from llmprism.parallelism.composition import compositions_of
 from llmprism.parallelism.context_lanes import beyond, context_lanes
 from llmprism.parallelism.contexts_among_tokens import with_contexts_among_tokens
 from llmprism.parallelism.exchanges import find_exchanges, reduced_apart
@@ -32,7 +33,7 @@ from llmprism.parallelism.features import Links, PairFeatures, links_of, pair_fe
 from llmprism.parallelism.hybrid import shard_grid
 from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
 from llmprism.parallelism.interruptions import after_interruptions
-from llmprism.parallelism.job_end import settled_clock
+from llmprism.parallelism.job_end import with_settled_clock
 from llmprism.parallelism.last_messages import shared_rows
 from llmprism.parallelism.layout_evidence import (
     LayoutEvidence,
@@ -48,7 +49,7 @@ from llmprism.parallelism.link_evidence import evidence_of, only_set_up
 from llmprism.parallelism.lost_records import with_usual_bytes
 from llmprism.parallelism.meshes import find_meshes
 from llmprism.parallelism.micro_batches import micro_batches
-from llmprism.parallelism.other_readings import OtherReadings, other_readings
+from llmprism.parallelism.other_readings import other_readings
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.partial_layout import PartialLayout, muted
 from llmprism.parallelism.quiet_end import quiet_ends
@@ -71,6 +72,8 @@ from llmprism.parallelism.unknown_collectives import unknown_layout
 
 __all__ = ["identify_layout"]
 
+_Pass = Callable[[PartialLayout], PartialLayout]
+
 
 def identify_layout(job: Job, rules: LayoutRules = RULES, known_bytes: int = 0) -> JobLayout:
     """The layout of one job; `unknown` throughout when its steps cannot be seen. `known_bytes` are those of a step of a
@@ -87,51 +90,14 @@ def identify_layout(job: Job, rules: LayoutRules = RULES, known_bytes: int = 0) 
 
 def _with_clock(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> JobLayout:
     """The layout of a job whose clock is known."""
-    draft, layout = _after_passes(_seen_links(job, bulk, best, rules))
-    sizes = sizes_of(job.transfers, bulk, pair_features(job.transfers, best.clock, rules).step_bytes)
-    explained = compositions_of(job, sizes, None if draft.mixed else layout, rules)
-    draft, layout = _as_bytes_say(job, bulk, draft, layout, explained)
-    draft = with_contexts_among_tokens(job.transfers, draft)
-    layout = stated_layout(draft)
-    draft = _with_replicas(draft, tensor_widths(explained, layout.layout, rules))
-    draft = replace(draft, clock=settled_clock(job, draft))
-    layout = stated_layout(draft)
-    return _judged(layout, job, bulk, draft, other_readings(explained, job.transfers, layout, rules))
+    draft = _after(PASSES, _seen_links(job, bulk, best, rules))
+    return _judged(draft, stated_layout(draft))
 
 
-def _as_bytes_say(
-    job: Job, bulk: Bool, draft: PartialLayout, layout: JobLayout, explained: Explanations
-) -> tuple[PartialLayout, JobLayout]:
-    """The draft and what it says, begun anew from a composition where that is far ahead. Shards with replicas should
-    show in the passes too, else the next one counts that costs little more; where bytes leave open which they are, the
-    passes decide. Pipelines in their place have to show by a schedule or by taking turns."""
-    rules, seen = draft.rules, replace(draft.best, clock=draft.measured or draft.best.clock)
-
-    def begun(composed: Composed) -> tuple[PartialLayout, JobLayout]:
-        return _after_passes(composed_start(job, bulk, seen, composed, rules))
-
-    staged = staged_instead(explained, layout, rules)
-    if staged is not None:
-        rival = begun(staged)
-        explains = rival[0].order.bits_over_chance(rules) > rules.composition.denied_bits
-        if explains or take_turns(job.transfers, staged.carries[PairKind.PP], rules):
-            return rival
-    composed = better_composition(explained, job.transfers, layout, rules)
-    if composed is None:
-        return draft, layout
-    found = begun(replace(composed, halves=()))
-    if not composed.sharded or (in_shards(found[1]) and not composed.only):
-        return found
-    other = better_composition(explained, job.transfers, layout, rules, sharded=False)
-    if in_shards(found[1]) or other is None or composed.worth - other.worth > rules.composition.not_found_bits:
-        return begun(composed)
-    return begun(other)
-
-
-def _after_passes(draft: PartialLayout) -> tuple[PartialLayout, JobLayout]:
-    for one_pass in PASSES:
+def _after(passes: tuple[_Pass, ...], draft: PartialLayout) -> PartialLayout:
+    for one_pass in passes:
         draft = one_pass(draft)
-    return draft, stated_layout(draft)
+    return draft
 
 
 def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> PartialLayout:
@@ -151,8 +117,8 @@ def _seen_links(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> Pa
         exchanges = routed_pairs(transfers, links, clock, rules)
     with_ring = meshes.more[~meshes.inside | meshes.more] | exchanges.on_all(links)  # a ring besides
     kinds = judge_links(links, features, shown, rules).as_collectives(with_ring, rules)
-    job = replace(job, clock=clock, transfers=transfers)
-    return PartialLayout(rules, job, clock, best, meshes, exchanges, links, features, kinds, measured=clock)
+    left = replace(job, clock=clock, transfers=transfers)
+    return PartialLayout(rules, job, bulk, left, clock, best, meshes, exchanges, links, features, kinds, measured=clock)
 
 
 def _consistent_kinds(draft: PartialLayout) -> PartialLayout:
@@ -308,11 +274,48 @@ def _with_contexts(draft: PartialLayout) -> PartialLayout:
     return replace(draft, in_step=in_step, exchanges=exchanges, contexts=contexts, groups=groups)
 
 
-def _with_replicas(draft: PartialLayout, open_widths: frozenset[int]) -> PartialLayout:
-    """Replicas that share servers are in one group. The last pass: bytes may leave few widths of tensor groups open."""
+def _with_compositions(draft: PartialLayout) -> PartialLayout:
+    """What the bytes of all pairs say about layouts, the one that was found among them."""
+    job, bulk, clock, rules = draft.whole, draft.bulk, draft.best.clock, draft.rules
+    sizes = sizes_of(job.transfers, bulk, pair_features(job.transfers, clock, rules).step_bytes)
+    return replace(draft, explained=compositions_of(job, sizes, None if draft.mixed else stated_layout(draft), rules))
+
+
+def _as_bytes_say(draft: PartialLayout) -> PartialLayout:
+    """The draft, begun anew from a composition where that is far ahead. Shards with replicas should show in the passes
+    too, else the next one counts that costs little more; where bytes leave open which they are, the passes decide.
+    Pipelines in their place have to show by a schedule or by taking turns."""
+    job, explained, rules = draft.whole, draft.explained, draft.rules
+    layout, seen = stated_layout(draft), replace(draft.best, clock=draft.measured or draft.best.clock)
+
+    def begun(composed: Composed) -> PartialLayout:
+        start = composed_start(job, draft.bulk, seen, composed, rules)
+        return replace(_after(PASSES_OVER_LINKS, start), explained=explained)
+
+    staged = staged_instead(explained, layout, rules)
+    if staged is not None:
+        rival = begun(staged)
+        explains = rival.order.bits_over_chance(rules) > rules.composition.denied_bits
+        if explains or take_turns(job.transfers, staged.carries[PairKind.PP], rules):
+            return rival
+    composed = better_composition(explained, job.transfers, layout, rules)
+    if composed is None:
+        return draft
+    found = begun(replace(composed, halves=()))
+    if not composed.sharded or (in_shards(stated_layout(found)) and not composed.only):
+        return found
+    other = better_composition(explained, job.transfers, layout, rules, sharded=False)
+    if other is None or in_shards(stated_layout(found)):
+        return begun(composed)
+    return begun(composed if composed.worth - other.worth > rules.composition.not_found_bits else other)
+
+
+def _with_replicas(draft: PartialLayout) -> PartialLayout:
+    """Replicas that share servers are in one group. Bytes may leave few widths of tensor groups open."""
     sharded = draft.sharded
     if sharded is None or sharded.hybrid or draft.inside.tensor.any():
         return draft
+    open_widths = tensor_widths(draft.explained, stated_layout(draft).layout, draft.rules)
     fully = sharded.sharding is Sharding.FSDP
     clock = draft.measured or draft.clock  # ticks in a silence, so that what ends before each is clear
     peers = find_tensor_peers(
@@ -323,7 +326,7 @@ def _with_replicas(draft: PartialLayout, open_widths: frozenset[int]) -> Partial
     return replace(draft, peers=peers, groups=groups)
 
 
-PASSES = (
+PASSES_OVER_LINKS: tuple[_Pass, ...] = (
     _consistent_kinds,
     _without_shared_collectives,
     _with_pipelines,
@@ -334,7 +337,17 @@ PASSES = (
     _with_interruptions,
     _with_contexts,
 )
-"""In this order; each looks at the draft as the one before left it. Replicas and the line of bytes follow."""
+"""In this order; each looks at the draft as the one before left it. A composition begins them anew."""
+
+PASSES: tuple[_Pass, ...] = (
+    *PASSES_OVER_LINKS,
+    _with_compositions,
+    _as_bytes_say,
+    with_contexts_among_tokens,
+    _with_replicas,
+    with_settled_clock,
+)
+"""All of them, from what links carry to who shares a server."""
 
 
 def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
@@ -342,8 +355,9 @@ def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_st
     return tuple(Group(in_step.kind, ring.members, ring.ring) for ring in rings)
 
 
-def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout, bytes_say: OtherReadings) -> JobLayout:
-    """The layout with how sure it is and what else it might be."""
+def _judged(draft: PartialLayout, layout: JobLayout) -> JobLayout:
+    """The layout that the draft states, with how sure it is and what else it might be."""
+    job, bulk = draft.whole, draft.bulk
     peers, judged = draft.peers, draft.kinds.confidence
     links = judged[judged >= 0.5]
     known_already = draft.job.transfers is job.transfers and draft.measured is draft.clock
@@ -368,7 +382,7 @@ def _judged(layout: JobLayout, job: Job, bulk: Bool, draft: PartialLayout, bytes
         across=bool((layout.pairs.kind == PairKind.TP).any()),
         rest=left_over(job.transfers, bulk, draft.collective & draft.inside.gradients & ~draft.inside.inside,
                        features, draft.groups, draft.clock, draft.rules),
-        bytes_say=bytes_say,
+        bytes_say=other_readings(draft.explained, job.transfers, layout, draft.rules),
         job=job.confidence,
     )  # fmt: skip
     known = evidence.named if any(group.kind is PairKind.UNKNOWN for group in layout.groups) else 1.0

@@ -15,7 +15,7 @@ the end says only that a tick is missing, where pairs have sent whole steps sinc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,20 +33,21 @@ from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.robust import half_of_sum
 from llmprism.stats.silences import Silences
 
-__all__ = ["counted_from_end", "settled_clock"]
+__all__ = ["counted_from_end", "with_settled_clock"]
 
 
-def settled_clock(job: Job, draft: PartialLayout) -> StepClock:
-    """The clock of a draft on the line of its bytes (where only gradients are sent), and counted from the job's end."""
-    links, clock = draft.stage_links, draft.clock
+def with_settled_clock(draft: PartialLayout) -> PartialLayout:
+    """The draft, its clock on the line of the job's bytes (where only gradients are sent) and counted from its end."""
+    job, links, clock = draft.whole, draft.stage_links, draft.clock
     if not draft.groups:
-        return clock
+        return draft
     silences = message_silences(job.transfers, job.transfers.pair_bytes > 0)
     if not draft.pipes.forward:
         clock = on_byte_line(silences, clock, draft.rules)
     clock = with_missing_ticks(silences, clock, draft.rules)
     placed = bool(links) and draft.sharded is not None and draft.sharded.sharding is Sharding.FSDP
-    return counted_from_end(job, silences, draft.job.transfers, links, clock, draft.rules, placed=placed)
+    clock = counted_from_end(job, silences, draft.job.transfers, links, clock, draft.rules, placed=placed)
+    return replace(draft, clock=clock)
 
 
 def counted_from_end(

@@ -23,7 +23,7 @@ from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.link_rests import common_rests, rested_clock
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.shared_links import between_two, collective_rows
-from llmprism.parallelism.two_way_bursts import large_bursts
+from llmprism.parallelism.two_way_bursts import bursts_in_parts, large_bursts
 from llmprism.stats.robust import half_of_sum
 
 __all__ = ["shared_rows"]
@@ -34,7 +34,7 @@ def shared_rows(
 ) -> Bool:
     """The rows of these links, given as their two pairs, that belong to a collective of every step: by one large burst
     both ways or by the time of the last messages where these tell, else by their sizes, else by the last messages
-    before each link's own rest."""
+    before each link's own rest, else by one large burst in several parts."""
     between = between_two(transfers, links)
     if not between or len(between) > rules.stages.shared_links or clock.steps < rules.stages.equal_messages:
         return collective_rows(transfers, links, clock, rules)
@@ -47,6 +47,8 @@ def shared_rows(
     if by_size.any() and _in_one_message(transfers, between, by_size, clock, rules):
         return by_size
     rows = _at_either_end(transfers, between, cache(lambda link: rested_clock(transfers, np.array(link), clock)), rules)
+    if rows is None:
+        rows = bursts_in_parts(transfers, between, clock, rules)
     return np.zeros_like(by_size) if rows is None else rows
 
 

@@ -12,6 +12,7 @@ from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind
 from llmprism.parallelism.composed import Composed
+from llmprism.parallelism.composition import Explanations
 from llmprism.parallelism.exchanges import Exchanges, routed
 from llmprism.parallelism.features import Links, PairFeatures, pair_features
 from llmprism.parallelism.in_step import InStep, nothing_inside
@@ -31,13 +32,16 @@ __all__ = ["PartialLayout", "muted"]
 
 @dataclass(frozen=True, slots=True)
 class PartialLayout:
-    """What is known of a job so far. `job.transfers` holds the rows that the passes to come look at; those that are
+    """What is known of a job so far. `whole` is the job as it was recognised, with all of its bytes; `bulk` marks its
+    pairs that carry training traffic. `job.transfers` holds the rows that the passes to come look at; those that are
     explained already have no bytes there. `order` are the micro-batches and the schedule under the clock as it is,
     `among_tokens` are the pairs that experts share with contexts, `measured` is the clock under which `features`
-    were. `composed` is what the bytes of all pairs say, where that replaces what the passes found before. A pass
-    hands on a draft with more in it and changes none."""
+    were. `explained` are the layouts that the bytes of all pairs leave open, `composed` is the one of them that
+    replaces what the passes found before. A pass hands on a draft with more in it and changes none."""
 
     rules: LayoutRules
+    whole: Job
+    bulk: Bool
     job: Job
     clock: StepClock
     best: BestClock
@@ -56,6 +60,7 @@ class PartialLayout:
     among_tokens: Bool | None = None
     peers: TensorPeers | None = None
     measured: StepClock | None = None
+    explained: Explanations = field(default_factory=Explanations)
     composed: Composed | None = None
 
     @property

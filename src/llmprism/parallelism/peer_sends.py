@@ -48,7 +48,7 @@ def sends_apart(
         for place in sent.places(*pair):
             if place not in usual:
                 usual[place] = _usual(job, sent, place, rules)
-            signs.append(float(relative(sent.apart(*pair, place[1]), usual[place], rules)))
+            signs.append(float(relative(sent.apart(*pair, place[1]), usual[place], rules, rounding_ns)))
         known = [sign for sign in signs if np.isfinite(sign)]
         result[number] = min(known, default=np.nan)
     rounded = [float(relative(rounding_ns, far, rules)) for far in usual.values() if np.isfinite(far)]
@@ -126,7 +126,12 @@ def _usual(job: Job, sent: _StageSends, place: _Place, rules: LayoutRules) -> fl
     return float(median(known)) if known else float("nan")
 
 
-def relative(apart: ArrayLike, usual: float, rules: LayoutRules = RULES) -> Float64:
-    """Logarithm of how far apart two are, against what is usual; NaN where either is not known."""
+def relative(
+    apart: ArrayLike, usual: float, rules: LayoutRules = RULES, rounding_ns: float = 0.0
+) -> Float64:  # fmt: skip
+    """Logarithm of how far apart two are, against what is usual; NaN where either is not known, or rounded stamps hide
+    both."""
     finest = rules.peers.finest_ns
-    return np.asarray(np.log(np.maximum(apart, finest) / np.maximum(usual, finest)))
+    ratio = np.asarray(np.log(np.maximum(apart, finest) / np.maximum(usual, finest)))
+    hidden = (rounding_ns > finest) & (np.maximum(apart, usual) < rounding_ns)
+    return np.where(hidden, np.nan, ratio)

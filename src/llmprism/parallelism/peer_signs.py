@@ -72,7 +72,7 @@ def peer_signs(
     sends, rounded = sends_apart(job, listed, pipelines, rules, rounding_ns)
     compared = bool(np.isfinite(sends).any())
     if not compared:
-        sends = sum((relative(_variation(times, sent.row, pairs, rules), _of_its_own(times, rules), rules)
+        sends = sum((relative(_variation(times, sent.row, pairs, rules), _of_its_own(times, rules), rules, rounding_ns)
                      for times in (sent.mean, sent.edge)), np.zeros(len(listed)))  # fmt: skip
     fine = starts and rounding_ns <= rules.peers.finest_ns
     return PeerSigns(

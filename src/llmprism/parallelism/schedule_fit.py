@@ -3,8 +3,8 @@
 The links of a pipeline show how many equal messages pass in a step, but not whose they are: 18 messages each way
 between two stages are 18 micro-batches, or 6 of a model in two interleaved chunks per rank (each passes the link three
 times each way). The schedules predict different moments for them (`schedules.py`). Every schedule that makes this
-number of messages is played through; the one whose moments fit those seen best, up to the unit of time, explains them.
-Others than one micro-batch per message have to be better by a margin.
+number of messages is played through; what the moments seen miss of it, up to the unit of time, and what it takes to
+say it are added up, and the cheapest one explains them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Schedule
 from llmprism.parallelism.features import PairFeatures
-from llmprism.parallelism.likely_messages import number_price
+from llmprism.parallelism.likely_messages import odd_part
 from llmprism.parallelism.link_rests import rested_clock
 from llmprism.parallelism.micro_batches import schedule, virtual_stages
 from llmprism.parallelism.pair_ends import pair_index
@@ -38,7 +38,7 @@ from llmprism.parallelism.schedules import (
 )
 from llmprism.parallelism.stage_links import Pipelines
 
-__all__ = ["NOT_PLAYED", "ScheduleFit", "fit_of_messages", "fitting_schedule"]
+__all__ = ["NOT_PLAYED", "ScheduleFit", "chance_of", "fit_of_messages", "fitting_schedule", "order_price"]
 
 NAMES: Final = {"gpipe": Schedule.GPIPE, "1f1b": Schedule.ONE_F_ONE_B, "interleaved": Schedule.INTERLEAVED}
 
@@ -208,23 +208,25 @@ def _cheapest(
     played: list[PassOrder], misfits: list[float], usual: list[bool], stages: int, messages: int, moments: int,
     rules: LayoutRules,
 ) -> tuple[float, PassOrder]:  # fmt: skip
-    """The order that explains the moments best, and how far it misses them: a usual one, or another that is better than
-    chance and by the margin. Where no usual one is better than chance, what it takes to say the number of micro-batches
-    counts besides, if moments are nearer than random ones: those are off by the root of the number of messages."""
-    rule = rules.stages
-    known = min((one for one, first in zip(misfits, usual, strict=True) if first), default=float("inf"))
-    random = rule.schedule_random + 0.5 * math.log(messages / rule.random_messages)
+    """The order that explains the moments best, and how far it misses them: all compete by what their moments miss and
+    by what it takes to say them. The same waits shift all messages that follow, so no more than a few moments tell
+    something of their own: of 448 messages both 448 micro-batches and 64 of four chunks miss none by half of a
+    distance. Orders that are not usual have to be nearer than random moments are."""
+    rule, random = rules.stages, chance_of(messages, rules)
+    tell = min(rule.moments_that_tell, moments)
     fits = []
     for order, misfit, first in zip(played, misfits, usual, strict=True):
-        if known < rule.schedule_chance:
-            price = 0.0 if first else rule.schedule_margin / moments
-        else:
-            chunks = len(order.rank_of) // stages
-            price = number_price(order.micro_batches, stages, chunks) / rule.moments_that_tell
-        if first or misfit < (rule.schedule_chance if known < rule.schedule_chance else random):
-            fits.append((misfit + price, misfit, order))
+        price = order_price(order, stages, rules) + (0.0 if first else rule.unusual_order)
+        if first or misfit < random:
+            fits.append((misfit + price / tell, misfit, order))
     _, misfit, best = min(fits, key=lambda fit: fit[0])
     return misfit, best
+
+
+def order_price(order: PassOrder, stages: int, rules: LayoutRules = RULES) -> float:
+    """Nats that it takes to say how many micro-batches and chunks an order has."""
+    chunks = len(order.rank_of) // stages
+    return rules.stages.odd_number * math.log(odd_part(order.micro_batches, stages)) + math.log(chunks)
 
 
 def _candidates(stages: int, messages: int, rules: LayoutRules, *, folded: bool) -> Iterator[PassOrder]:

@@ -8,6 +8,9 @@ into its buffers), so the shortest one is taken after which nearly all bursts ha
 puts exchanges together, which takes little from what tokens differ by and as much from what counters do. What counts is
 how far the ratio of the two ways is from the usual one of its link: a ring that also gathers has another ratio, but a
 constant one.
+
+A collector that samples miscounts every message by the root of the packets that it is made of. How far it does, the
+activations of stages show: as many come back as were sent, one after the other.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64, median
+from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
+from llmprism.parallelism.link_rests import bursts_of_pair, usual_rest
 from llmprism.parallelism.rules import RULES, LayoutRules
 
 __all__ = ["Bursts", "Unevenness", "both_ways", "bursts_of", "take_turns", "uneven_messages", "unevenness"]
@@ -26,10 +31,12 @@ __all__ = ["Bursts", "Unevenness", "both_ways", "bursts_of", "take_turns", "unev
 @dataclass(frozen=True, slots=True)
 class Unevenness:
     """By how much the logarithm of the ratio of the two ways is off in half of the exchanges, and at most in three of
-    four. Where exchanges are mixed with something even, the second is far more than the first."""
+    four. Where exchanges are mixed with something even, the second is far more than the first. `size` are the usual
+    bytes of a way, the harmonic mean of both."""
 
     half: float
     most: float
+    size: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,7 @@ def uneven_messages(
     exchanged: Bool,
     links: list[tuple[int, int]],
     others: list[tuple[int, int]],
+    clock: StepClock,
     rules: LayoutRules = RULES,
 ) -> bool | None:
     """Are these links (two directions each) uneven in the rows marked? Not where half of their exchanges are even: what
@@ -57,6 +65,8 @@ def uneven_messages(
     if own is None:
         return None
     usual = unevenness(transfers, np.ones_like(exchanged), others, rules)
+    if usual is None and own.half > rule.uneven_tokens:
+        usual = _of_messages_in_turn(transfers, others, own.size, clock, rules)
     even = 0.0 if usual is None else usual.half
     if own.half > max(rule.uneven_message, rule.uneven_links * even):
         return True
@@ -72,7 +82,7 @@ def unevenness(
     rule = rules.exchanges
     seen = [_rows(transfers, one, other) for one, other in links[: rule.even_links]]
     for silence in rule.exchange_silences:
-        ratios, complete, bursts = [np.zeros(0)], 0, 0
+        ratios, sizes, complete, bursts = [np.zeros(0)], [np.zeros(0)], 0, 0
         for rows, way in seen:
             there, back = _bursts(transfers, rows, way, exchanged, silence)
             both = (there > 0) & (back > 0)
@@ -80,10 +90,49 @@ def unevenness(
             if both.any():
                 ratio = np.log(there[both] / back[both])
                 ratios.append(np.abs(ratio - median(ratio)))
+                sizes.append(2.0 / (1.0 / there[both] + 1.0 / back[both]))
         if complete >= max(rule.two_way_bursts * bursts, rule.least_exchanges):
             off = np.concatenate(ratios)
-            return Unevenness(float(median(off)), float(np.quantile(off, 0.75)))
+            return Unevenness(float(median(off)), float(np.quantile(off, 0.75)), float(median(np.concatenate(sizes))))
     return None
+
+
+def _of_messages_in_turn(
+    transfers: TransferTable, links: list[tuple[int, int]], size: float, clock: StepClock, rules: LayoutRules
+) -> Unevenness | None:
+    """The same of activations and their gradients, which take turns and come back in the order in which they were sent,
+    for exchanges of this size: what is counted packet by packet is off by the root of its bytes, and nothing is off by
+    less in smaller messages. None where too few steps have as many messages both ways."""
+    off = [np.zeros(0)]
+    for link in links[: rules.exchanges.even_links]:
+        there, back = (_messages(transfers, pair, clock, rules) for pair in link)
+        same = (there.count == back.count) & (there.count > 0) & clock.regular
+        one, other = (way.size[same[way.step]] for way in (there, back))
+        if one.size:
+            ratio = np.log(one / other)
+            apart = np.abs(ratio - median(ratio))
+            off.append(apart * np.sqrt(np.maximum(2.0 / (1.0 / one + 1.0 / other) / max(size, 1.0), 1.0)))
+    every = np.concatenate(off)
+    if every.size < rules.exchanges.least_exchanges:
+        return None
+    return Unevenness(float(median(every)), float(np.quantile(every, 0.75)))
+
+
+@dataclass(frozen=True, slots=True)
+class _InTurn:
+    """The messages of a pair: bytes and step of each, and how many each step has."""
+
+    size: Float64
+    step: Int64
+    count: Int64
+
+
+def _messages(transfers: TransferTable, pair: int, clock: StepClock, rules: LayoutRules) -> _InTurn:
+    """What a pair sends between two usual rests."""
+    bursts = bursts_of_pair(transfers, pair, rules.stages.message_pause * usual_rest(transfers, pair, clock.steps))
+    step = clock.step_at(bursts.begin)
+    known = step >= 0
+    return _InTurn(bursts.size[known], step[known], np.bincount(step[known], minlength=clock.regular.size))
 
 
 def take_turns(transfers: TransferTable, pairs: Bool, rules: LayoutRules = RULES) -> bool:

@@ -1,5 +1,6 @@
 """The layout of small jobs whose truth is known, from recognition on."""
 
+import dataclasses
 import importlib
 import itertools
 
@@ -179,3 +180,39 @@ def test_pipelines_in_place_of_shards_stand_where_messages_follow_a_schedule_or_
     layout = module.identify_layout(found).layout
     assert (layout.pp, layout.dp) == (2, 4)
     assert bool(others) is not (scheduled or turns), "else the other compositions count"
+
+
+def content(value):
+    """All that a value holds, arrays as bytes, without what it keeps of its own calculations."""
+    if dataclasses.is_dataclass(value):
+        return [content(getattr(value, field.name)) for field in dataclasses.fields(value)]
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, dict):
+        return [(content(key), content(one)) for key, one in value.items()]
+    return [content(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.parametrize(
+    "shape", [{"pp": 2, "dp": 2}, {"pp": 4, "dp": 2, "tp": 2, "micro_batches": 8}, {"pp": 1, "dp": 4}]
+)
+def test_no_pass_changes_what_it_is_given(monkeypatch, shape):
+    """Every pass hands on a draft of its own: what it was given holds the same bytes afterwards."""
+    module = importlib.import_module("llmprism.parallelism.identify_layout")
+    looked_at = []
+
+    def watched(one_pass):
+        def run(draft):
+            before = content(draft)
+            found = one_pass(draft)
+            assert content(draft) == before
+            looked_at.append(one_pass.__name__)
+            return found
+
+        return run
+
+    every = module.PASSES
+    monkeypatch.setattr(module, "PASSES", tuple(map(watched, every)))
+    monkeypatch.setattr(module, "slower_rivals", lambda *_: [])
+    layout_of(build_job(**shape))
+    assert looked_at == [one_pass.__name__ for one_pass in every]

@@ -78,13 +78,19 @@ def test_too_few_messages_say_nothing():
     assert np.isnan(apart(job, pairs, pipelines)).all()
 
 
+@pytest.mark.parametrize("apart_us", [20.0, 8_000.0])
+def test_stamps_that_hide_what_other_servers_differ_by_say_nothing(apart_us):
+    """Servers of a stage are 2 ms apart, stamps of 100 ms show none of that."""
+    assert np.isnan(apart(*build(apart_us, unit=100 * MS), rounding_ns=28.0 * MS)).all()
+
+
 def test_what_stamps_make_of_gpus_that_send_together_is_said_in_the_same_unit():
-    """Servers of a stage are 2 ms apart, so half of a millisecond's rounding is a sixth of that, and a second's all."""
+    """Servers of a stage are 2 ms apart, so half of a millisecond's rounding is a sixth of that."""
     job, pairs, pipelines = build(20.0, unit=MS)
     (fine, of_fine), (coarse, of_coarse) = (
-        sends_apart(job, pairs, pipelines, rounding_ns=rounding) for rounding in (0.28 * MS, 280.0 * MS)
+        sends_apart(job, pairs, pipelines, rounding_ns=rounding) for rounding in (0.28 * MS, 0.35 * MS)
     )
     assert (fine == coarse).all()
     assert -2.5 < of_fine < -0.3
-    assert of_coarse - of_fine == pytest.approx(np.log(1_000.0))
+    assert of_coarse - of_fine == pytest.approx(np.log(1.25))
     assert np.isnan(sends_apart(job, pairs, (), rounding_ns=MS)[1])

@@ -11,7 +11,7 @@ from llmprism.parallelism import batches, schedule_fit
 from llmprism.parallelism.batches import batches_and_schedule
 from llmprism.parallelism.features import pair_features
 from llmprism.parallelism.rules import RULES
-from llmprism.parallelism.schedule_fit import ScheduleFit, _if_folded, fitting_schedule
+from llmprism.parallelism.schedule_fit import ScheduleFit, _if_folded, fitting_schedule, order_price
 from llmprism.parallelism.schedules import PassOrder, gpipe, interleaved, message_times, one_f_one_b, v_shaped
 from llmprism.parallelism.stage_links import Pipelines
 from unit.builders import MS, Flow, transfer_table
@@ -297,3 +297,10 @@ def test_few_messages_that_are_no_nearer_than_chance_give_way_to_many_that_a_sch
     monkeypatch.setattr(batches, "message_counts", lambda *_: iter([3, 64]))
     found = batches_and_schedule(transfers, pipes, pair_features(transfers, clock, RULES), clock)
     assert (found.micro_batches, found.schedule, found.over_chance() < 0.3) == (64, Schedule.GPIPE, True)
+
+
+def test_numbers_that_nobody_sets_are_dearer_than_chunks():
+    unusual = RULES.stages.unusual_order
+    assert order_price(one_f_one_b(2, 32), 2) == 0.0
+    assert order_price(interleaved(2, 64, 4), 2) + unusual < order_price(one_f_one_b(2, 448), 2)
+    assert order_price(interleaved(4, 12, 2), 4) > order_price(interleaved(4, 16, 2), 4) > 0.0

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from llmprism.model import StepClock
 from llmprism.parallelism.uneven_messages import both_ways, take_turns, uneven_messages, unevenness
 from unit.builders import MS, Flow, transfer_table
 
@@ -30,13 +31,21 @@ def gradients(miscounted, seed=2):
             for number in range(0, EXCHANGES, 10) for way in ("ab", "ba")]  # fmt: skip
 
 
+def steps():
+    """A step holds ten exchanges."""
+    ticks = np.arange(EXCHANGES // 10 + 1, dtype=np.int64) * 100 * MS - MS
+    return StepClock(ticks, np.ones(EXCHANGES // 10, dtype=np.bool_), 1.0)
+
+
 def judged(flows, others=()):
     transfers = transfer_table(flows)
     marked = transfers.bytes < 1e8
     links = both_ways(transfers, np.ones(transfers.pair_count, dtype=np.bool_))
     names = [transfers.addresses[transfers.pair_src[one]] for one, _ in links]
     own = [link for link, name in zip(links, names, strict=True) if name in "ab"]
-    return uneven_messages(transfers, marked, own, [link for link in links if link not in own] if others else [])
+    return uneven_messages(
+        transfers, marked, own, [link for link in links if link not in own] if others else [], steps()
+    )
 
 
 def test_tokens_are_uneven_and_contexts_are_not():
@@ -84,3 +93,41 @@ def test_stages_take_turns_and_members_of_a_collective_do_not(apart_ms, turns):
              for way in ("ab", "ba")]  # fmt: skip
     transfers = transfer_table(flows)
     assert take_turns(transfers, np.ones(2, dtype=np.bool_)) is turns
+
+
+def in_turn(size, packets_of, seed=3):
+    """Activations of one size between two others, and their gradients in turn, some packets of each seen."""
+    rng = np.random.default_rng(seed)
+    return [sent(way, 10 * number + late, packets_of(rng, size))
+            for number in range(EXCHANGES) for way, late in (("cd", 2), ("dc", 7))]  # fmt: skip
+
+
+def packets(rng, size, each=2e5):
+    """Bytes by the packets that were sampled, each of which stands for so many bytes."""
+    return max(rng.poisson(size / each), 1) * each
+
+
+def test_samples_of_a_collector_are_not_tokens_where_activations_are_miscounted_as_far():
+    """A message of ten sampled packets is off by a third, one of forty by a sixth, and both for the same reason."""
+    rng = np.random.default_rng(4)
+    flows = [sent(way, 10 * number, packets(rng, 2e6)) for number in range(EXCHANGES) for way in ("ab", "ba")]
+    assert judged(flows) is True
+    assert judged(flows + in_turn(8e6, packets), others="cd") is not True
+    tokens = exchanged(skew=0.5)
+    assert judged(tokens + in_turn(8e6, lambda _, size: size), others="cd") is True
+    assert judged(tokens + in_turn(8e6, lambda rng, size: packets(rng, size, 1e4)), others="cd") is True
+
+
+def test_messages_of_many_lengths_do_not_hide_tokens():
+    """What a micro-batch hands on comes back in the same length."""
+    lengths = iter(np.repeat(np.random.default_rng(5).uniform(4e6, 12e6, EXCHANGES), 2))
+    assert judged(exchanged(skew=0.3) + in_turn(8e6, lambda *_: next(lengths)), others="cd") is True
+
+
+def test_exchanges_that_are_a_little_uneven_are_contexts_where_activations_are_miscounted_as_far():
+    def counted(rng, size):
+        return size * (1 + 0.03 * rng.uniform(-1, 1))
+
+    flows = exchanged(skew=0.0, miscounted=0.03)
+    assert judged(flows + in_turn(2e6, lambda _, size: size), others="cd") is None
+    assert judged(flows + in_turn(2e6, counted), others="cd") is False

@@ -152,8 +152,17 @@ class StageRules:
     """Nats per message from which on a fit is no better than that of messages at random moments (1.1 and more)."""
 
     moments_that_tell: float = 10.0
-    """Messages of a link whose moments tell something of their own where all schedules miss them: the same waits shift
-    all that follow."""
+    """Messages of a pipeline whose moments tell something of their own: the same waits shift all that follow. Of 313
+    opened jobs of two stages 312 are right with 5 to 14, 308 with 20."""
+
+    unusual_order: float = 1.0
+    """Nats that it takes to say that a pipeline is interleaved or V-shaped: one in three or four is. The same 312 are
+    right with half as much, 309 with half more."""
+
+    odd_number: float = 2.0
+    """Nats for each factor of e in the odd part of a number of micro-batches: shares of one, a ninth, a twenty-fifth
+    for one, three and five times a power of two add up to one and a quarter, shares of one, a third, a fifth to no
+    number. The same 312 are right with 2.5, 308 with 1.5."""
 
     schedule_random: float = 1.1
     """Nats per message that messages at random moments miss the best schedule by, at the least..."""
@@ -232,6 +241,9 @@ class StageRules:
     message_pause: float = 0.25
     """Silence within a message, relative to the silence of a direction that half of its silent time is longer than, up
     to which its rows are one message."""
+
+    collective_pause: float = 0.5
+    """The same within a collective: several rings that share a cable rest for longer in it than a message does."""
 
     at_one_time: float = 0.5
     """Share of the time of the shorter of two messages in which both are under way, and by less than which they end
