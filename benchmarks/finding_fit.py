@@ -1,4 +1,4 @@
-"""Fits the confidence of findings on slow places and members to findings whose truth is known.
+"""Fits the confidence of findings on members and stages to findings whose truth is known.
 
     python benchmarks/finding_fit.py                      dev cases, sources, random faults of 100 seeds from 3001 on
     python benchmarks/finding_fit.py --seeds 20 --jobs 2  fewer
@@ -39,10 +39,8 @@ from robust_expected import answers_of
 FIRST_SEED = 3001
 """Random scenarios from this seed on."""
 
-FITTED_KINDS = (
-    FindingKind.SLOW_GPU, FindingKind.IMBALANCE, FindingKind.SLOW_NIC, FindingKind.SLOW_LINK, FindingKind.SLOW_SWITCH,
-    FindingKind.SLOW_GROUP, FindingKind.CONGESTION,
-)  # fmt: skip
+FITTED_KINDS = (FindingKind.SLOW_GPU, FindingKind.IMBALANCE)
+"""Slow places have a fit of their own (`place_fit.py`)."""
 
 
 @dataclass(frozen=True)

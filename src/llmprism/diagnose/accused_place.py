@@ -1,7 +1,7 @@
 """What is said against one place: job by job, stretch by stretch, with how sure it is.
 
 A place that explains sick cells (`tally`) is accused only where it makes steps slower, or is so slow for so long that
-it needs mending anyway. Its finding is as sure as its lead over the rival and as what its sign can tell.
+it needs mending anyway. Its finding is as sure as all signs together make it (`place_signs`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from math import exp
 
 import numpy as np
@@ -18,10 +17,11 @@ from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.link_use import LinkUse
 from llmprism.diagnose.passes import ONE_WAY, Place, both_ways
+from llmprism.diagnose.place_signs import CellSign, PlaceSigns, chance_of
 from llmprism.diagnose.rules import FaultRules
 from llmprism.diagnose.sick_times import sick_stretches, slows, while_worse
 from llmprism.diagnose.slow_cells import SlowCells
-from llmprism.diagnose.slow_place_merge import FittingPlace
+from llmprism.diagnose.slow_place_merge import SuspectedPlace
 from llmprism.diagnose.slow_place_words import (
     broken_up_summary,
     in_series_words,
@@ -32,21 +32,9 @@ from llmprism.diagnose.slow_place_words import (
     summary_of,
 )
 from llmprism.diagnose.tally import SickPlace
-from llmprism.diagnose.trust import calibrated
 from llmprism.model.finding import Alternative, Evidence, Finding, FindingKind, Where, WhereType
 
-__all__ = ["CellSign", "accuse"]
-
-
-class CellSign(Enum):
-    """By what cells are sick: their rate, bytes that are sent again, pieces that are held back, messages that are
-    broken up, or a lag behind."""
-
-    SLOW = auto()
-    RESENT = auto()
-    QUEUED = auto()
-    BROKEN = auto()
-    LAGGING = auto()
+__all__ = ["accuse"]
 
 
 @dataclass(slots=True)
@@ -64,23 +52,32 @@ class _PlaceEvidence:
     links: list[LinkUse] = field(default_factory=list)
     lost: float = 0.0
     severity: float = 0.0
-    pairs: int = 0
+    pairs: set[tuple[str, int]] = field(default_factory=set)
     cables: dict[str, int] = field(default_factory=dict)
     inside: dict[str, int] = field(default_factory=dict)
     open_end: bool = False
     broken: bool = False
     trust: float = 1.0
-    peers: float = 0.0
+    clock: float = 1.0
     sign: CellSign = CellSign.SLOW
     sick: int = 0
     known: int = 0
     elsewhere: int = 0
     others: int = 0
+    slower: int = 0
+    slower_elsewhere: int = 0
 
     @property
-    def fit(self) -> float:
-        """See `FittingPlace`."""
-        return 2.0 * self.sick / max(self.known + self.suspect.well + self.sick + self.others, 1)
+    def signs(self) -> PlaceSigns:
+        return PlaceSigns(
+            sign=self.sign,
+            lead=min(_lead(self.suspect, self.rules), self.trust),
+            of_cells=self.sick / max(self.known + self.suspect.well, 1),
+            of_sick=self.sick / max(self.sick + self.others, 1),
+            of_slower=max(self.slower, 1) / max(self.slower + self.slower_elsewhere, 1),
+            alone=not self.elsewhere,
+            clock=self.clock,
+        )
 
     def _is_broken(self, cell: SlowCells, through: Bool, affected: Bool) -> bool:
         """Is the place so slow for so long that it needs mending even where the jobs hardly notice?"""
@@ -92,9 +89,9 @@ class _PlaceEvidence:
         drop = cell.rate[through][:, affected] / cell.expected[through][:, None]
         return bool(np.median(drop[sick]) <= rule.broken_drop)
 
-    def add(self, cell: SlowCells, whole: SlowCells, affected: Bool) -> None:
-        """The steps of one job in which the place is sick, if these are slower steps. `whole` are all cells of the job,
-        those too that other places explain."""
+    def add(self, cell: SlowCells, unexplained: SlowCells, affected: Bool) -> None:
+        """The steps of one job in which the place is sick, if these are slower steps. `unexplained` are its cells that
+        no likely place explains."""
         through = cell.through(self.place)
         broken = self._is_broken(cell, through, affected)
         affected = affected if broken else while_worse(cell, through, affected, self.rules)
@@ -106,11 +103,14 @@ class _PlaceEvidence:
         self.broken |= broken
         if (cell.counted & ~affected).sum() < self.rules.places.sick_steps:
             self.trust = min(self.trust, cell.trust)  # nothing but its peers to compare it with
-        self.peers = max(self.peers, cell.trust)
+        self.clock = min(self.clock, cell.clock)
+        slower = _as_slow(cell, affected, self.rules)
+        self.slower += int((slower & affected).sum())
+        self.slower_elsewhere += int((slower & ~affected).sum())
         self.sick += int(cell.sick[through][:, affected].sum())
         self.known += int(cell.known[through][:, affected].sum())
         self.elsewhere += int(cell.known[~through][:, affected].sum())
-        self.others += int(whole.sick[:, affected].sum()) - int(cell.sick[through][:, affected].sum())
+        self.others += int((unexplained.sick & ~through[:, None])[:, affected].sum())
         self.jobs.append(cell.job)
         self.start.append(int(cell.steps.start_ns[affected][0]))
         self.end.append(int(cell.steps.end_ns[affected][-1]))
@@ -119,7 +119,7 @@ class _PlaceEvidence:
         self.severity = max(self.severity, share_lost(cell, affected))
         self.rates.append(cell.rate[through][cell.sick[through] & affected[None, :]])
         self.expected.append(cell.expected[through])
-        self.pairs += int(through.sum())
+        self.pairs.update((cell.job, pair) for pair in np.flatnonzero(through).tolist())
         if both_ways(self.place) in cell.links:
             self.links.append(cell.links[both_ways(self.place)])
         where, name = both_ways(self.place)
@@ -130,9 +130,15 @@ class _PlaceEvidence:
 
 
 def accuse(
-    suspect: SickPlace, cells: Sequence[SlowCells], whole: dict[str, SlowCells], rules: FaultRules, sign: CellSign
-) -> list[FittingPlace]:
-    """One finding for each stretch of time: stretches of several jobs that overlap, or lie close, are one."""
+    suspect: SickPlace,
+    cells: Sequence[SlowCells],
+    whole: dict[str, SlowCells],
+    unexplained: dict[str, SlowCells],
+    rules: FaultRules,
+    sign: CellSign,
+) -> list[SuspectedPlace]:
+    """One finding for each stretch of time: stretches of several jobs that overlap, or lie close, are one. `whole` are
+    all cells of the jobs, `unexplained` those that no place explains that is likely to be sick."""
     findings = []
     ends = set().union(*(_ends_of_links(cell) for cell in cells))
     cables = Counter(switch for switch, _ in ends)
@@ -140,10 +146,18 @@ def accuse(
         case = _PlaceEvidence(rules, suspect.place, suspect, cables=cables, sign=sign)
         for cell in cells:
             if cell.job in steps:
-                case.add(replace(cell, links=whole[cell.job].links), whole[cell.job], steps[cell.job])
+                case.add(replace(cell, links=whole[cell.job].links), unexplained[cell.job], steps[cell.job])
         if case.jobs and case.trust >= rules.trust.likely and (case.broken or case.severity >= rules.places.loss):
-            findings.append(FittingPlace(_finding(case), case.fit, max(case.elsewhere - case.others, 0)))
-    return [one for one in findings if one.finding.confidence >= rules.trust.worth_a_look]
+            healthy = max(case.elsewhere - case.others, 0)
+            findings.append(SuspectedPlace(_finding(case), case.signs, frozenset(case.pairs), healthy))
+    return findings
+
+
+def _as_slow(cell: SlowCells, affected: Bool, rules: FaultRules) -> Bool:
+    """The steps that take about as long as the affected ones do on average, or longer."""
+    longer = cell.duration_ns - cell.normal_ns
+    least = rules.named_place.as_slow * float(longer[affected].mean())
+    return np.asarray(cell.counted & (longer >= least)) if least > 0.0 else affected
 
 
 def _ends_of_links(cell: SlowCells) -> set[tuple[str, str]]:
@@ -165,9 +179,7 @@ def _finding(case: _PlaceEvidence) -> Finding:
     rate, usual = float(np.median(np.concatenate(case.rates))), float(np.nanmedian(np.concatenate(case.expected)))
     shared = where is WhereType.LINK and _is_shared(case, usual)
     (where, name), other = _named(case, shared=shared)
-    own = min(_confidence(case.suspect, case.rules), case.trust)
-    own = min(own, _most_sure(case))
-    confidence = calibrated(own, case.peers, case.rules)
+    confidence = chance_of(case.signs, case.rules)
     return Finding(
         kind=FindingKind.CONGESTION if shared else _KIND[where],
         job=case.jobs[0] if len(case.jobs) == 1 else None,
@@ -181,7 +193,7 @@ def _finding(case: _PlaceEvidence) -> Finding:
         + in_series_words(case.suspect),
         evidence=(
             _measured(case.sign, rate, usual),
-            Evidence("pairs of training traffic through this place", case.pairs),
+            Evidence("pairs of training traffic through this place", len(case.pairs)),
             odds_evidence(case.suspect),
             *(_shares(case) if shared else ()),
         ),
@@ -229,7 +241,7 @@ def _alternatives(
     if suspect.rival is not None and suspect.rival_score > 0.0:
         rival = both_ways(suspect.rival)
         if rival not in (named, other):
-            doubt = 1.0 - _confidence(suspect, case.rules)
+            doubt = 1.0 - _lead(suspect, case.rules)
             found.append(Alternative(_KIND[rival[0]], Where(*rival), round(min(doubt, confidence), 3)))
     return tuple(found)
 
@@ -250,32 +262,11 @@ def _named(case: _PlaceEvidence, *, shared: bool) -> tuple[Place, Place | None]:
     return link, None
 
 
-def _confidence(suspect: SickPlace, rules: FaultRules) -> float:
+def _lead(suspect: SickPlace, rules: FaultRules) -> float:
     """That it is this place and not its rival: as likely as not where both explain the same."""
     return round(
         min(rules.trust.most_sure, 1.0 - 0.5 * exp(-(suspect.score - suspect.rival_score) / rules.places.lead)), 3
     )
-
-
-def _most_sure(case: _PlaceEvidence) -> float:
-    """How sure a place can be by the sign that it is found by, whatever its rivals are."""
-    rule = case.rules.places
-    if case.sign is CellSign.QUEUED:
-        return rule.queued_sure
-    if case.sign is CellSign.BROKEN:
-        return min(rule.scale_sure, _fits(case))
-    return min(rule.backlog_sure, _fits(case)) if case.sign is CellSign.LAGGING else _fits(case)
-
-
-def _fits(case: _PlaceEvidence) -> float:
-    """How sure a place can be by itself, whatever its rivals are: fewer sick cells than a sick place has fit it less,
-    and where nothing passes elsewhere nobody shows that the job does not wait for something else."""
-    rule, most = case.rules.places, case.rules.trust.most_sure
-    if case.sign is CellSign.RESENT:
-        return most
-    share = case.sick / max(case.known + case.suspect.well, 1)
-    fits = max(most * min(1.0, share / rule.sick_while), rule.sure_of_few)
-    return min(fits, most if case.elsewhere else rule.sure_of_all)
 
 
 def _is_shared(case: _PlaceEvidence, usual: float) -> bool:

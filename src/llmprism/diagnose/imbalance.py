@@ -8,7 +8,8 @@ pipelines, holds all of them up.
 Catches: layers unevenly split over the stages. Must not shout at: two stages (nobody to compare with), heads and
 embeddings (the first stage is not measured, others must differ by half), one slow GPU (its stage's other replicas
 disagree), a single replica (a slow GPU looks the same), jitter, stages that wait for their parameters (what else they
-are sent meanwhile), schedules other than 1F1B. Tested with the imbalance scenario against all healthy pipelines.
+are sent meanwhile), schedules other than 1F1B, a stage that would take longer than the step (exporters' clocks differ).
+Tested with the imbalance scenario against all healthy pipelines.
 """
 
 from __future__ import annotations
@@ -48,9 +49,15 @@ def find_imbalance(evidence: JobEvidence, rules: FaultRules = RULES) -> list[Fin
     judged[-1] *= rule.recomputed_share
     agreement = (judged >= rule.imbalance_ratio).mean(axis=1)
     stage = int(np.argmax(agreement))
-    if agreement[stage] < rule.stage_agreement:
+    if agreement[stage] < rule.stage_agreement or not _fits_into_steps(evidence, times[stage], rules):
         return []
     return [_finding(evidence, stage + 1, times[stage], float(np.median(ratio[stage])), float(agreement[stage]), rules)]
+
+
+def _fits_into_steps(evidence: JobEvidence, times: Float64, rules: FaultRules) -> bool:
+    """Does a stage with these forward times get through all micro-batches in a step? Else it is no computation."""
+    passes = rules.members.least_passes * (evidence.layout.layout.micro_batches or 0)
+    return passes * float(np.median(times)) <= float(np.median(evidence.duration_ns[evidence.counted]))
 
 
 def _stage_times(evidence: JobEvidence, pipelines: Int64, rules: FaultRules) -> Float64:

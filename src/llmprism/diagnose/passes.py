@@ -23,7 +23,7 @@ from llmprism.model.layout import PairKind
 
 Place = tuple[WhereType, str | tuple[str, ...]]
 
-__all__ = ["INTO", "ONE_WAY", "OUT_OF", "Passes", "Place", "both_ways", "passes_of", "ways_of"]
+__all__ = ["INTO", "ONE_WAY", "OUT_OF", "Passes", "Place", "both_ways", "passes_of", "switches_passed", "ways_of"]
 
 ONE_WAY: Final = "one way"
 """Marks a link in one direction as a place of its own: what goes the other way need not be slow."""
@@ -95,6 +95,13 @@ def ways_of(evidence: JobEvidence, pairs: Int64, rules: FaultRules = RULES) -> P
     offsets = np.zeros(len(number) + 1, dtype=np.int64)
     np.cumsum(np.bincount(place, minlength=len(number)), out=offsets[1:])
     return Passes(number, pair[np.lexsort((pair, place))], offsets)
+
+
+def switches_passed(transfers: TransferTable) -> Int64:
+    """Switches on the way of each pair's first transfer: longer ways are slower from the first record on."""
+    taken, which = np.unique(transfers.path[transfers.pair_offsets[:-1]], return_inverse=True)
+    lengths = [len(transfers.paths[path]) if path >= 0 else 0 for path in taken.tolist()]
+    return np.array(lengths, dtype=np.int64)[which]
 
 
 def _numbers(places: Iterable[Place], number: dict[Place, int]) -> Int64:

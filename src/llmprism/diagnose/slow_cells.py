@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64, Int64
+from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.backlog import changed_cells
 from llmprism.diagnose.blame import blame
 from llmprism.diagnose.blamed_stage import blamed_stage
@@ -21,7 +21,7 @@ from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.larger_quanta import odds_at_larger_quanta
 from llmprism.diagnose.link_use import LinkUse, links_of
 from llmprism.diagnose.own_past import OwnPast, against_own_past
-from llmprism.diagnose.passes import Passes, Place, passes_of
+from llmprism.diagnose.passes import Passes, Place, passes_of, switches_passed
 from llmprism.diagnose.queued import queued_cells
 from llmprism.diagnose.rates import typical_size
 from llmprism.diagnose.rules import RULES, FaultRules
@@ -29,7 +29,6 @@ from llmprism.diagnose.sent_again import resent_cells
 from llmprism.diagnose.slow_parts import rates_of_slow_parts
 from llmprism.diagnose.slow_stage import find_slow_stages
 from llmprism.diagnose.throughout import beyond_jitter_times
-from llmprism.model.flows import TransferTable
 from llmprism.model.timeline import Steps
 from llmprism.stats.robust import known_median, mad
 from llmprism.stats.stretches import stretches_of
@@ -59,12 +58,12 @@ class SlowCells:
     messages in it, because a single message that was held up once is a single observation. `shows` is how likely a cell
     of each pair is sick when a place on its way is: less so for messages that are small compared with the slow ones,
     because a throttled line lets pass at once what it saved while idle. `trust` is the confidence of the layout: that
-    pairs of the same kind do the same. `resent` are the cells in which bytes were sent again (`sent_again`, bytes over
-    the pair's usual ones), `queued` those that are held back behind the exporter (`queued`, share of what the step
-    takes longer), `changed` those whose rate changed because something lags behind (`backlog`), `broken` those that
-    are slow by larger quanta (`larger_quanta`), where some are. `odds` are the logarithms of the odds that something on
-    the pair's way is slow, by its own past (`own_past`); NaN where they are not known. `bystander` is what the job says
-    for the places that it passes while it is healthy.
+    pairs of the same kind do the same; `clock` that of where steps end. `resent` are the cells in which bytes were sent
+    again (`sent_again`, bytes over the pair's usual ones), `queued` those that are held back behind the exporter
+    (`queued`, share of what the step takes longer), `changed` those whose rate changed because something lags behind
+    (`backlog`), `broken` those that are slow by larger quanta (`larger_quanta`), where some are. `odds` are the
+    logarithms of the odds that something on the pair's way is slow, by its own past (`own_past`); NaN where they are
+    not known. `bystander` is what the job says for the places that it passes while it is healthy.
     """
 
     job: str
@@ -82,6 +81,7 @@ class SlowCells:
     passes: Passes
     links: dict[Place, LinkUse] = field(default_factory=dict)
     trust: float = 1.0
+    clock: float = 1.0
     odds: Float64 | None = None
     resent: JudgedCells | None = None
     queued: JudgedCells | None = None
@@ -176,7 +176,7 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
     known = np.isfinite(rate) & (rate > 0)
     expected = np.full(rate.shape[0], np.nan)
     sick = np.zeros(rate.shape, dtype=np.bool_)
-    hops = _hops(evidence.job.transfers)
+    hops = switches_passed(evidence.job.transfers)
     for kind in np.unique(evidence.pair_kind):
         rows = np.flatnonzero((evidence.pair_kind == kind) & known.any(axis=1))
         if rows.size < 2:
@@ -202,9 +202,8 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
     waiting = _waiting_for_computation(replace(evidence, rate=rate), sick, rules)
     sick[:, waiting] = known[:, waiting] = False
     weight = _weight(evidence, known, rules, _slow_at_once(evidence, sick, rules))
-    if not _some_last(sick, known, weight, rules) or not hold_the_training(
-        evidence.job, evidence.timeline.steps, rules
-    ):
+    trains = hold_the_training(evidence.job, evidence.timeline.steps, rules)
+    if not (trains and _some_last(sick, known, weight, rules)):
         sick[:] = False
     passes = passes_of(evidence, np.flatnonzero(known.any(axis=1)), rules) if sick.any() else Passes.none()
     return SlowCells(
@@ -223,6 +222,7 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         passes=passes,
         links=links_of(evidence, sick, known, passes, rules),
         trust=evidence.layout.peers_confidence,
+        clock=evidence.layout.steps_confidence,
         odds=odds,
         resent=_resent(evidence, rules),
         queued=_unless_computed(evidence, queued_cells(evidence, rules), rules, rules.trust.likely),
@@ -364,13 +364,6 @@ def _reached_by_peers(rates: Float64, rules: FaultRules) -> float:
     if rates.size < rules.places.peers or mad(np.log(rates)) > rules.places.peers_spread:
         return 0.0
     return float(np.median(rates))
-
-
-def _hops(transfers: TransferTable) -> Int64:
-    """Switches on the way of each pair's first transfer: longer ways are slower from the first record on."""
-    taken, which = np.unique(transfers.path[transfers.pair_offsets[:-1]], return_inverse=True)
-    lengths = [len(transfers.paths[path]) if path >= 0 else 0 for path in taken.tolist()]
-    return np.array(lengths, dtype=np.int64)[which]
 
 
 def _slow_at_once(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> Bool:

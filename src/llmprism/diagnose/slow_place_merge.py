@@ -1,8 +1,8 @@
-"""Findings on places by several signs, put together: one finding per cause.
+"""Suspected places by several signs, put together: one finding per cause.
 
-Rates are measured; that pieces are held back is inferred from pauses, and that packets are lost from bytes. So what is
-slow is believed first, and the other signs speak where nothing is slow, or decide between two that explain it alike.
-Among the inferred signs none is right everywhere: the one whose sick cells a place fits best is believed.
+What is slow makes others wait, and whatever waits may look slow, held back, broken up or late by some sign. So the
+places by all signs compete for each job and time: the likeliest (`place_signs`) is named, and explains what else is
+suspected at about that time. Only the same place by another sign adds to it.
 """
 
 from __future__ import annotations
@@ -10,82 +10,95 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
+from llmprism.diagnose.place_signs import CellSign, PlaceSigns, chance_of
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import SlowCells
-from llmprism.model.finding import Finding, WhereType
+from llmprism.model.finding import Finding, Where, WhereType
 
 __all__ = [
-    "FittingPlace",
-    "best_fitting",
+    "SuspectedPlace",
+    "are_lanes",
+    "as_second",
     "comes_and_goes_with",
-    "findings_of",
-    "unless_doubtful",
-    "with_broken_up",
-    "with_held_back",
-    "with_lagging",
-    "with_resent",
+    "one_per_cause",
+    "one_per_lanes",
     "without_rings_that_wait",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class FittingPlace:
-    """A finding on a place, and how well the place fits the sick cells of its time: twice those through it, over those
-    that are known through it, of bystanders too, and those that are sick anywhere (1 where they are the same cells).
-    `healthy` are the cells elsewhere that are not sick then: without any, nobody shows that others could be."""
+class SuspectedPlace:
+    """A finding on a place, the `signs` that speak for it, and the `pairs` (job and number) that pass it. `healthy` are
+    the cells elsewhere that are not sick then: without any, nobody shows that others could be."""
 
     finding: Finding
-    fit: float
+    signs: PlaceSigns
+    pairs: frozenset[tuple[str, int]]
     healthy: int = 0
 
+    @property
+    def jobs(self) -> frozenset[str]:
+        return frozenset(job for job, _ in self.pairs)
 
-def findings_of(places: Sequence[FittingPlace]) -> list[Finding]:
-    return [one.finding for one in places]
+
+def one_per_cause(suspects: Sequence[SuspectedPlace], end_ns: int, rules: FaultRules = RULES) -> list[Finding]:
+    """Of the places that are suspected at about one time in one job by different signs the likeliest; the first of
+    several that are as likely. One that is likely by measured rates or bytes comes before those that are inferred.
+    `end_ns` is when those that did not end were last seen."""
+
+    def rank(suspect: SuspectedPlace) -> tuple[bool, float]:
+        sure = suspect.finding.confidence
+        measured = suspect.signs.sign in (CellSign.SLOW, CellSign.RESENT)
+        return not (measured and sure > rules.trust.likely), -sure
+
+    kept: list[SuspectedPlace] = []
+    for one in sorted(suspects, key=rank):
+        rivals = [other for other in kept if _compete(one, other) and _share_time(one, other, end_ns, rules)]
+        if not rivals:
+            others = [other for other in kept if other.signs.sign is not one.signs.sign]
+            one = as_second(one, others, end_ns, rules)
+            kept += [one] if one.finding.confidence >= rules.trust.worth_a_look else []
+        elif _same_place(one.finding, rivals[0].finding):
+            kept[kept.index(rivals[0])] = replace(rivals[0], finding=_longer(rivals[0].finding, one.finding))
+    return [one.finding for one in kept]
 
 
-def without_rings_that_wait(broken: Sequence[FittingPlace], rules: FaultRules = RULES) -> list[FittingPlace]:
+def without_rings_that_wait(broken: Sequence[SuspectedPlace], rules: FaultRules = RULES) -> list[SuspectedPlace]:
     """The places that break messages up without groups, unless nearly all cells of a group are broken up, hardly any
     others are, and others could be: all hops of a ring that waits for one of its members, in the middle of a message,
     look alike."""
     rule = rules.places
 
-    def is_one(place: FittingPlace) -> bool:
+    def is_one(place: SuspectedPlace) -> bool:
         group = place.finding.where.type is WhereType.GROUP
-        return not group or (place.fit >= rule.scale_group_fit and place.healthy >= rule.sick_cells)
+        return not group or (place.signs.fit >= rule.scale_group_fit and place.healthy >= rule.sick_cells)
 
     return [one for one in broken if is_one(one)]
 
 
-def best_fitting(*signs: Sequence[FittingPlace]) -> list[list[FittingPlace]]:
-    """Of the places by several inferred signs, those that no place by another sign fits better at that time. By some
-    signs whatever waits for the slow place looks like it, by others it does not: which ones differs from job to job."""
+def one_per_lanes(places: Sequence[SuspectedPlace], rules: FaultRules = RULES) -> list[SuspectedPlace]:
+    """Groups of one job that are slow at the same time are the lanes of one tensor-parallel group: one place, which
+    explains what they explain together."""
+    kept: list[SuspectedPlace] = []
+    for one in places:
+        at = next((k for k, other in enumerate(kept) if are_lanes(other, one)), None)
+        if at is None:
+            kept.append(one)
+            continue
+        first = kept[at]
+        members = tuple(dict.fromkeys((*first.finding.where.id, *one.finding.where.id)))
+        signs = replace(first.signs, of_sick=min(first.signs.of_sick + one.signs.of_sick, 1.0))
+        where, sure = Where(WhereType.GROUP, members), chance_of(signs, rules)
+        whole = replace(first.finding, where=where, confidence=max(sure, first.finding.confidence))
+        kept[at] = replace(first, finding=whole, signs=signs, healthy=min(first.healthy, one.healthy))
+    return kept
 
-    def outdone(one: FittingPlace, sign: Sequence[FittingPlace]) -> bool:
-        rivals = (rival for other in signs if other is not sign for rival in other)
-        return any(rival.fit > one.fit and _overlap(one.finding, rival.finding) for rival in rivals)
 
-    return [[one for one in sign if not outdone(one, sign)] for sign in signs]
-
-
-def unless_doubtful(
-    slow: Sequence[FittingPlace], inferred: Sequence[FittingPlace], rules: FaultRules = RULES
-) -> list[FittingPlace]:
-    """The slow places without those that are less likely than not, where another place, no group, is likelier by
-    another sign and fits that better."""
-
-    def outdone(one: FittingPlace) -> bool:
-        return one.finding.confidence < rules.trust.likely and any(
-            rival.fit > one.fit
-            and rival.finding.confidence > one.finding.confidence
-            and rival.finding.where.type is not WhereType.GROUP
-            and not _same_place(one.finding, rival.finding)
-            and _overlap(one.finding, rival.finding)
-            for rival in inferred
-        )
-
-    return [one for one in slow if not outdone(one)]
+def are_lanes(one: SuspectedPlace, other: SuspectedPlace) -> bool:
+    """Are they groups of one job that are slow at the same time?"""
+    first, second = one.finding, other.finding
+    groups = first.where.type is second.where.type is WhereType.GROUP and first.job == second.job
+    return groups and (first.start_ns, first.end_ns) == (second.start_ns, second.end_ns)
 
 
 def comes_and_goes_with(earlier: Sequence[Finding], finding: Finding, about: Sequence[SlowCells]) -> bool:
@@ -108,55 +121,37 @@ def comes_and_goes_with(earlier: Sequence[Finding], finding: Finding, about: Seq
     )
 
 
-def with_held_back(
-    findings: Sequence[Finding], held: Sequence[Finding], step_ns: float, rules: FaultRules = RULES
-) -> list[Finding]:
-    """And the places behind which pieces wait, the best one of each time.
-
-    Where something is slow at that time they decide only between a place and its rival: of one slow hop it is chance
-    which end is named. The same place shortly before or after is the same finding.
-    """
-    merged = list(findings)
-    for finding in held:
-        if finding.where.type is WhereType.GROUP:  # its members have no cable in common
-            continue
-        near = [other for other in merged if _overlap(finding, other, 2.0 * step_ns)]
-        same = [other for other in near if _same_place(finding, other)]
-        if same:
-            merged[merged.index(same[0])] = _longer(same[0], finding)
-        elif all(_is_rival(finding, other) and other.confidence < rules.trust.likely for other in near):
-            merged = [*(other for other in merged if other not in near), finding]
-    return merged
+def _compete(one: SuspectedPlace, other: SuspectedPlace) -> bool:
+    """Are they about a job in common, by different signs? Two by one sign explain different cells. That bytes are sent
+    again is no waiting: such a place competes with one that some pair passes, too."""
+    signs = {one.signs.sign, other.signs.sign}
+    if CellSign.RESENT in signs:
+        return len(signs) > 1 and bool(one.pairs & other.pairs)
+    return len(signs) > 1 and bool(one.jobs & other.jobs)
 
 
-def with_resent(findings: Sequence[Finding], resent: Sequence[Finding], cells: Sequence[SlowCells]) -> list[Finding]:
-    """And the places where packets are lost."""
-    merged = list(findings)
-    for finding in resent:
-        if finding.where.type is WhereType.GROUP:
-            continue
-        same = [other for other in merged if _same_cause(finding, other, cells)]
-        if all(other.confidence < finding.confidence and not _same_place(finding, other) for other in same):
-            merged = [*(other for other in merged if other not in same), finding]
-    return merged
+def as_second(
+    one: SuspectedPlace, likelier: Sequence[SuspectedPlace], end_ns: int, rules: FaultRules = RULES
+) -> SuspectedPlace:
+    """The suspected place, less likely where one of those that are `likelier` is about a job of its and its time."""
+
+    def is_near(other: SuspectedPlace) -> bool:
+        return bool(one.jobs & other.jobs) and _share_time(one, other, end_ns, rules) and not are_lanes(one, other)
+
+    if not any(map(is_near, likelier)):
+        return one
+    signs = replace(one.signs, second=True)
+    return replace(one, signs=signs, finding=replace(one.finding, confidence=chance_of(signs, rules)))
 
 
-def with_broken_up(findings: Sequence[Finding], broken: Sequence[Finding], step_ns: float) -> list[Finding]:
-    """And the places that break messages up, where nothing else is found at that time."""
-    return [*findings, *(one for one in broken if not any(_overlap(one, o, 2.0 * step_ns) for o in findings))]
-
-
-def with_lagging(findings: Sequence[Finding], lagging: Sequence[Finding], step_ns: float) -> list[Finding]:
-    """And the places that lag behind, where nothing else is found at that time, nor two of them. Next to a slow GPU all
-    messages of one card come late and at once, too: a card is none of them."""
-    merged = list(findings)
-    for finding in lagging:
-        alone = not any(
-            _overlap(finding, other, 2.0 * step_ns) for other in (*merged, *lagging) if other is not finding
-        )
-        if alone and finding.where.type is not WhereType.NIC:
-            merged.append(finding)
-    return merged
+def _share_time(one: SuspectedPlace, other: SuspectedPlace, end_ns: int, rules: FaultRules) -> bool:
+    """Are two findings about the same time, for a good part of the shorter one?"""
+    (start, end), (begin, until) = (
+        (place.finding.start_ns, end_ns if place.finding.end_ns is None else place.finding.end_ns)
+        for place in (one, other)
+    )
+    shared = min(end, until) - max(start, begin)
+    return shared > 0 and shared >= rules.named_place.shared_time * min(end - start, until - begin)
 
 
 def _longer(one: Finding, other: Finding) -> Finding:
@@ -164,27 +159,6 @@ def _longer(one: Finding, other: Finding) -> Finding:
     ends = (one.end_ns, other.end_ns)
     end = None if None in ends else max(end for end in ends if end is not None)
     return replace(one, start_ns=min(one.start_ns, other.start_ns), end_ns=end)
-
-
-def _is_rival(one: Finding, other: Finding) -> bool:
-    """Does the other finding allow for this place?"""
-    return any((a.where.type, a.where.id) == (one.where.type, one.where.id) for a in other.alternatives)
-
-
-def _same_cause(one: Finding, other: Finding, cells: Sequence[SlowCells]) -> bool:
-    """Are they about the same time, and about the same place or two that some pair passes both? What is lost on the way
-    of a pair slows it, too, and of one slow hop it is chance which end is named."""
-    if not _overlap(one, other):
-        return False
-    places = [(finding.where.type, finding.where.id) for finding in (one, other)]
-    return _same_place(one, other) or any(
-        bool((cell.through(places[0]) & cell.through(places[1])).any()) for cell in cells
-    )
-
-
-def _overlap(one: Finding, other: Finding, apart_ns: float = 0.0) -> bool:
-    ends = [np.inf if finding.end_ns is None else finding.end_ns + apart_ns for finding in (one, other)]
-    return bool(one.start_ns < ends[1] and other.start_ns < ends[0])
 
 
 def _same_place(one: Finding, other: Finding) -> bool:

@@ -16,68 +16,63 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
-from llmprism.diagnose.accused_place import CellSign, accuse
+from llmprism.diagnose.accused_place import accuse
 from llmprism.diagnose.bystanders import Bystander
+from llmprism.diagnose.place_signs import CellSign
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_cells import SlowCells
 from llmprism.diagnose.slow_place_merge import (
-    FittingPlace,
-    best_fitting,
+    SuspectedPlace,
+    as_second,
     comes_and_goes_with,
-    findings_of,
-    unless_doubtful,
-    with_broken_up,
-    with_held_back,
-    with_lagging,
-    with_resent,
+    one_per_cause,
+    one_per_lanes,
     without_rings_that_wait,
 )
-from llmprism.diagnose.tally import Tally
-from llmprism.model.finding import Finding, Where, WhereType
+from llmprism.diagnose.tally import Tally, without
+from llmprism.model.finding import Finding, WhereType
 
-__all__ = ["find_slow_places"]
+__all__ = ["find_slow_places", "suspected_places"]
 
 
 def find_slow_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> list[Finding]:
-    """Findings for the places that explain the sick cells of all jobs, the most explaining first: slow messages, then
-    pieces that are held back and bytes that were sent again where nothing is slow. Jobs without sick cells speak as
-    bystanders. Where several of the inferred signs name a place at one time, the best fitting one is believed."""
+    """Findings for the places that explain the sick cells of all jobs, by any sign: messages that are slow, held back,
+    broken up or lag behind, and bytes that were sent again. Jobs without sick cells speak as bystanders."""
+    suspects = suspected_places(cells, rules)
+    return one_per_cause(suspects, _last_ns(cells), rules)
+
+
+def suspected_places(cells: Sequence[SlowCells], rules: FaultRules = RULES) -> list[SuspectedPlace]:
+    """The places that each sign alone speaks for, measured ones first.
+
+    Next to a slow GPU all messages of one card come late and at once: a card is no place that lags behind. Nor is a
+    group one where bytes are sent again: its members have no cable in common."""
     near = [cell.bystander for cell in cells if cell.bystander is not None]
     held = _known(cell.held_back(rules) for cell in cells)
     both = _known(cell.by_both_signs(rules) for cell in cells)
     again = _known(cell.lossy(rules) for cell in cells)
     apart = _known(cell.broken_up(rules) for cell in cells)
     behind = _known(cell.lagging(rules) for cell in cells)
-    slow = _places(cells, rules, near)
-    queued, cards, broken, lagging = best_fitting(
-        _places(held, _behind_a_queue(rules), near, CellSign.QUEUED),
-        _places(both, _at_one_card(rules), near),
-        without_rings_that_wait(_places(apart, rules, near, CellSign.BROKEN), rules),
-        _places(behind, rules, near, CellSign.LAGGING),
-    )
-    resent = _places(again, _behind_the_exporter(rules), near, CellSign.RESENT)
-    findings = findings_of(unless_doubtful(slow, [*queued, *broken, *lagging], rules))
-    for waiting in (queued, cards):
-        findings = with_held_back(findings, findings_of(waiting), _step_ns(held), rules)
-    findings = with_resent(findings, findings_of(resent), again)
-    findings = with_broken_up(findings, findings_of(broken), _step_ns(apart))
-    return with_lagging(findings, findings_of(lagging), _step_ns(behind))
+    return [
+        *_places(cells, rules, near),
+        *_places(again, _behind_the_exporter(rules), near, CellSign.RESENT),
+        *_places(held, _behind_a_queue(rules), near, CellSign.QUEUED),
+        *_places(both, _at_one_card(rules), near, CellSign.BOTH),
+        *without_rings_that_wait(_places(apart, rules, near, CellSign.BROKEN), rules),
+        *(one for one in _places(behind, rules, near, CellSign.LAGGING) if one.finding.where.type is not WhereType.NIC),
+    ]
 
 
 def _known(cells: Iterable[SlowCells | None]) -> list[SlowCells]:
     return [cell for cell in cells if cell is not None]
 
 
-def _step_ns(cells: Sequence[SlowCells]) -> float:
-    """The longest usual step of these jobs."""
-    return max((cell.normal_ns for cell in cells), default=0.0)
-
-
 def _behind_the_exporter(rules: FaultRules) -> FaultRules:
     """What is lost before the exporter has counted it is counted once: bytes that are sent again were lost behind it,
     on the receiver's side."""
     rule = rules.places
-    behind = replace(rule, sends_cost=rule.resent_sends_cost, receives_cost=rule.resent_receives_cost)
+    sends, receives = rule.resent_sends_cost, rule.resent_receives_cost
+    behind = replace(rule, sends_cost=sends, receives_cost=receives, group_cost=inf)
     return replace(rules, places=behind)
 
 
@@ -99,46 +94,33 @@ def _places(
     rules: FaultRules,
     bystanders: Sequence[Bystander] = (),
     sign: CellSign = CellSign.SLOW,
-) -> list[FittingPlace]:
-    """Findings for the places that explain these cells."""
-    total = {cell.job: int(cell.sick.sum()) for cell in cells}
-    tally = Tally([cell for cell in cells if total[cell.job]], rules, bystanders)
+) -> list[SuspectedPlace]:
+    """Findings for the places that explain these cells, the most explaining first. What a likely one explains does not
+    speak against the next ones."""
+    tally = Tally([cell for cell in cells if cell.sick.any()], rules, bystanders)
     whole = {cell.job: cell for cell in tally.cells}
-    findings: list[FittingPlace] = []
-    together: list[set[str]] = []
+    unexplained, end = dict(whole), _last_ns(cells)
+    findings: list[SuspectedPlace] = []
+    likely: list[SuspectedPlace] = []
     for _ in range(rules.places.most_places):
         suspect = tally.best()
         if suspect is None:
             break
-        concerned = set(suspect.steps)
-        concurrent = concerned.union(*(jobs for jobs in together if jobs & concerned))
-        share = suspect.cells / sum(total[job] for job in concurrent)
-        if suspect.cells >= rules.places.sick_cells and share >= rules.places.cover:
-            about = [cell for cell in tally.cells if cell.job in concerned]
-            accused = accuse(suspect, tally.cells, whole, rules, sign)
-            before = [one.finding for one in findings]
+        if suspect.cells >= rules.places.sick_cells:
+            about = [cell for cell in tally.cells if cell.job in suspect.steps]
+            accused = accuse(suspect, tally.cells, whole, unexplained, rules, sign)
+            accused = [as_second(one, likely, end, rules) for one in accused]
+            before = [one.finding for one in findings if one.finding.confidence >= rules.trust.worth_a_look]
             findings += [one for one in accused if not comes_and_goes_with(before, one.finding, about)]
-            together.append(concerned)
+            now = [one for one in accused if one.finding.confidence >= rules.trust.likely]
+            likely += now
+            for job, steps in suspect.steps.items() if now else ():
+                unexplained[job] = without(unexplained[job], suspect.place, steps, rules)
         tally.take_away(suspect)
-    return _one_per_lanes(findings)
+    whole_groups = one_per_lanes(findings, rules)
+    return [one for one in whole_groups if one.finding.confidence >= rules.trust.worth_a_look]
 
 
-def _one_per_lanes(findings: list[FittingPlace]) -> list[FittingPlace]:
-    """Groups of one job that are slow at the same time are the lanes of one tensor-parallel group: one finding."""
-    kept: list[FittingPlace] = []
-    for one in findings:
-        same = (k for k, other in enumerate(kept) if _are_lanes(other.finding, one.finding))
-        at = next(same, None)
-        if at is None:
-            kept.append(one)
-            continue
-        members = tuple(dict.fromkeys((*kept[at].finding.where.id, *one.finding.where.id)))
-        whole = replace(kept[at].finding, where=Where(WhereType.GROUP, members))
-        kept[at] = FittingPlace(whole, kept[at].fit + one.fit, min(kept[at].healthy, one.healthy))
-    return kept
-
-
-def _are_lanes(one: Finding, other: Finding) -> bool:
-    if one.where.type is not WhereType.GROUP or other.where.type is not WhereType.GROUP or one.job != other.job:
-        return False
-    return one.start_ns == other.start_ns and one.end_ns == other.end_ns
+def _last_ns(cells: Sequence[SlowCells]) -> int:
+    """When the last step ends."""
+    return max((int(cell.steps.end_ns[-1]) for cell in cells if cell.steps.count), default=0)

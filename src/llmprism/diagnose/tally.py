@@ -27,7 +27,7 @@ from llmprism.model.finding import WhereType
 from llmprism.stats.segments import best_stretches
 from llmprism.stats.stretches import stretches_of
 
-__all__ = ["SickPlace", "Tally"]
+__all__ = ["SickPlace", "Tally", "without"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Tally:
         """What passes the place while it is sick no longer tells anything."""
         for job, cell in enumerate(self.cells):
             if cell.job in suspect.steps:
-                self.cells[job] = _without(cell, suspect.place, suspect.steps[cell.job], self._rules)
+                self.cells[job] = without(cell, suspect.place, suspect.steps[cell.job], self._rules)
                 self._says[job] = _says(self.cells[job], self._chance[job], self._rules)
 
 
@@ -291,7 +291,7 @@ def _cost(place: Place, rules: FaultRules) -> float:
     return costs[where] + one_way.get(way, 0.0)
 
 
-def _without(cell: SlowCells, place: Place, steps: Bool, rules: FaultRules) -> SlowCells:
+def without(cell: SlowCells, place: Place, steps: Bool, rules: FaultRules) -> SlowCells:
     """The cells that do not pass the place then, do not wait in a ring with one that does, and are not so much faster
     that they explain less than what is worth a finding."""
     through = cell.through(place)

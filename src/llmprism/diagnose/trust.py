@@ -7,9 +7,9 @@ differ all the time, and neither is ill. Such a finding is no surer than the lay
 step, which needs to know what a step is. One that is less likely than not is no finding. Nor is a GPU slow that costs
 nothing when the steps are played again without it: the others did not wait for it.
 
-How often findings on slow places and members are right depends on what their detector says and on the layout, and both
-are fitted to findings whose truth is known (`calibrated`, `benchmarks/finding_fit.py`): the log odds are a weighted sum
-of both log odds. What is then right less often than one time in three is not reported.
+How often findings on members and stages are right depends on what their detector says and on the layout, and both are
+fitted to findings whose truth is known (`calibrated`, `benchmarks/finding_fit.py`): the log odds are a weighted sum of
+both log odds. What is then right less often than one time in three is not reported, nor are places (`place_signs`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def trusted(evidence: JobEvidence, findings: Sequence[Finding], rules: FaultRule
 
 
 def calibrated(own: float, peers: float, rules: FaultRules = RULES) -> float:
-    """How often a finding on a slow place or member is right of which its detector is so sure, in a job whose layout is
+    """How often a finding on a slow member is right of which its detector is so sure, in a job whose layout is
     so sure who does the same as whom."""
     rule = rules.trust
 

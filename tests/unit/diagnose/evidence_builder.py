@@ -59,7 +59,7 @@ def evidence_of(
     members = tuple(range(len(names)))
     layout = JobLayout(
         Layout(), tuple(Group(PairKind.DP, tuple(names.index(m) for m in group)) for group in groups), (),
-        PairRoles.empty(), np.full(transfers.start_ns.size, PairKind.DP, dtype=np.int8), trust,
+        PairRoles.empty(), np.full(transfers.start_ns.size, PairKind.DP, dtype=np.int8), trust, steps_confidence=0.9,
     )  # fmt: skip
     return JobEvidence(
         job=Job(name, members, (), 1.0, transfers),

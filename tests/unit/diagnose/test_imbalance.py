@@ -125,3 +125,14 @@ def test_pipelines_of_unequal_length_are_not_compared():
     first, *others = evidence.layout.pipelines
     odd = replace(evidence.layout, pipelines=((*first, others[0][-1]), *others))
     assert find_imbalance(replace(evidence, layout=odd)) == []
+
+
+def test_a_stage_that_would_take_longer_than_the_step_does_not_compute_all_the_time():
+    evidence = evidence_of(**long_stage(2, 2.5))
+    degrees = evidence.layout.layout
+
+    def with_micro_batches(count):
+        return replace(evidence, layout=replace(evidence.layout, layout=replace(degrees, micro_batches=count)))
+
+    assert find_imbalance(with_micro_batches(2)) != []
+    assert find_imbalance(with_micro_batches(2000)) == []

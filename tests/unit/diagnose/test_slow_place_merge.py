@@ -2,62 +2,89 @@
 
 from dataclasses import replace
 
+from llmprism.diagnose.place_signs import CellSign, PlaceSigns, chance_of
 from llmprism.diagnose.slow_cells import judge_transfers
 from llmprism.diagnose.slow_place_merge import (
-    FittingPlace,
-    best_fitting,
+    SuspectedPlace,
+    as_second,
     comes_and_goes_with,
-    findings_of,
-    unless_doubtful,
-    with_broken_up,
-    with_held_back,
-    with_lagging,
+    one_per_cause,
     without_rings_that_wait,
 )
-from llmprism.model import Alternative, Finding, FindingKind, Where, WhereType
+from llmprism.model import Finding, FindingKind, Where, WhereType
 from unit.diagnose.evidence_builder import evidence_of, ring_pairs
 
 SECOND = 1_000_000_000
+SIGNS = PlaceSigns(CellSign.SLOW, lead=0.9, of_cells=1.0, of_sick=1.0, of_slower=1.0, alone=False, clock=0.9)
 
 
-def nic(name, start, end, confidence=0.9, rival=None):
-    others = (Alternative(FindingKind.SLOW_NIC, Where(WhereType.NIC, rival), 0.4),) if rival else ()
+def nic(name, start, end, confidence=0.9):
     return Finding(
         FindingKind.SLOW_NIC, "job", Where(WhereType.NIC, name), start * SECOND, end * SECOND, 0.5, confidence, 1.0,
-        "summary", (), others,
+        "summary", (), (),
     )  # fmt: skip
 
 
-def merged(slow, held):
-    return with_held_back(slow, held, step_ns=0.5 * SECOND)
+def suspected(name, start, end, confidence=0.9, job="job", sign=CellSign.QUEUED):
+    return SuspectedPlace(nic(name, start, end, confidence), replace(SIGNS, sign=sign), frozenset([(job, 0)]))
 
 
-def test_what_is_held_back_is_reported_where_nothing_is_slow():
-    slow, held = nic("a", 0, 10), nic("b", 20, 30)
-    assert merged([slow], [held]) == [slow, held]
+def broken(*given, **named):
+    return suspected(*given, **named, sign=CellSign.BROKEN)
 
 
-def test_it_decides_between_a_doubtful_place_and_its_rival():
-    held = nic("b", 2, 8)
-    assert merged([nic("a", 0, 10, confidence=0.4, rival="b")], [held]) == [held]
+def named(*suspects):
+    return one_per_cause(suspects, 100 * SECOND)
 
 
-def test_it_says_nothing_against_a_place_that_is_sure_or_that_has_another_rival():
-    sure, doubtful = nic("a", 0, 10, rival="b"), nic("a", 0, 10, confidence=0.4, rival="c")
-    assert merged([sure], [nic("b", 2, 8)]) == [sure]
-    assert merged([doubtful], [nic("b", 2, 8)]) == [doubtful]
+def test_of_places_at_one_time_the_likeliest_is_named():
+    doubtful, sure = suspected("a", 0, 10, 0.5), broken("b", 2, 8, 0.7)
+    assert named(doubtful, sure) == named(sure, doubtful) == [sure.finding]
+    assert named(suspected("c", 2, 8, 0.7), sure)[0].where.id == "c", "of equally likely ones the first sign's"
 
 
-def test_the_same_place_right_before_is_the_same_finding():
-    slow = nic("a", 10, 20)
-    assert merged([slow], [nic("a", 5, 10)]) == [replace(slow, start_ns=5 * SECOND)]
-    assert merged([slow], [replace(nic("a", 18, 25), end_ns=None)]) == [replace(slow, end_ns=None)]
+def test_what_is_likely_by_its_own_rates_is_believed_first():
+    slow, inferred = suspected("a", 0, 10, 0.6, sign=CellSign.SLOW), suspected("b", 2, 8, 0.8)
+    assert named(inferred, slow) == [slow.finding]
+    doubtful = suspected("a", 0, 10, 0.4, sign=CellSign.SLOW)
+    assert named(inferred, doubtful) == [inferred.finding]
 
 
-def test_of_several_at_one_time_the_first_is_kept_and_groups_never():
-    group = replace(nic("a", 0, 10), kind=FindingKind.SLOW_GROUP, where=Where(WhereType.GROUP, ("a", "b")))
-    best, next_best = nic("c", 0, 10), nic("d", 0, 10)
-    assert merged([], [group, best, next_best]) == [best]
+def test_another_time_or_another_job_is_another_cause():
+    first, later = suspected("a", 0, 10), broken("b", 9, 20, 0.8)
+    assert named(first, later) == [first.finding, later.finding], "a tenth of the time is shared"
+    assert named(first, broken("b", 4, 14, 0.8)) == [first.finding], "six tenths are"
+    elsewhere = broken("b", 0, 10, 0.8, job="another")
+    assert named(first, elsewhere) == [first.finding, elsewhere.finding]
+
+
+def test_bytes_that_are_sent_again_elsewhere_are_another_cause():
+    slow = suspected("a", 0, 10, sign=CellSign.SLOW)
+    lost = suspected("b", 0, 10, 0.8, sign=CellSign.RESENT)
+    assert named(slow, lost) == [slow.finding], "the same pair passes both"
+    lost = replace(lost, pairs=frozenset([("job", 1)]))
+    first, second = named(slow, lost)
+    assert (first, second.where) == (slow.finding, lost.finding.where)
+    assert second.confidence == chance_of(replace(lost.signs, second=True))
+
+
+def test_two_places_by_one_sign_explain_different_cells_but_the_second_is_less_likely():
+    first, second = suspected("a", 0, 10), suspected("b", 0, 10, 0.8)
+    assert named(first, second) == [first.finding, second.finding]
+    assert as_second(second, [first], 0).finding.confidence == chance_of(replace(second.signs, second=True))
+    assert as_second(second, [suspected("a", 0, 10, job="another"), suspected("a", 20, 30)], 0) == second
+
+
+def test_what_has_not_ended_shares_the_time_until_the_end():
+    lasting = replace(suspected("a", 0, 1), finding=replace(nic("a", 0, 1), end_ns=None))
+    assert named(lasting, broken("b", 90, 100, 0.5)) == [lasting.finding]
+
+
+def test_the_same_place_by_another_sign_is_the_same_finding_for_the_time_of_both():
+    (found,) = named(suspected("a", 5, 20), broken("a", 0, 10, 0.6))
+    assert (found.start_ns, found.end_ns, found.confidence) == (0, 20 * SECOND, 0.9)
+    open_end = replace(broken("a", 18, 25, 0.6), finding=replace(nic("a", 18, 25, 0.6), end_ns=None))
+    assert [found.end_ns for found in named(suspected("a", 10, 90), open_end)] == [None]
 
 
 def test_what_comes_and_goes_with_a_place_that_explains_more_is_the_same_cause():
@@ -78,56 +105,11 @@ def test_what_is_always_slow_does_not_come_and_go_and_neither_do_lanes():
     assert comes_and_goes_with([group], replace(lane, job="another"), about)
 
 
-def test_a_place_lags_behind_only_where_nothing_else_is_found_and_never_a_card():
-    switch = replace(nic("s", 10, 20), kind=FindingKind.SLOW_SWITCH, where=Where(WhereType.SWITCH, "s"))
-    assert with_lagging([], [switch], SECOND) == [switch]
-    assert with_lagging([nic("a", 0, 9)], [switch], SECOND) == [nic("a", 0, 9)]
-    assert with_lagging([], [nic("a", 10, 20)], SECOND) == []
-    assert with_lagging([], [switch, replace(switch, where=Where(WhereType.SWITCH, "t"))], SECOND) == []
-
-
-def test_a_place_breaks_messages_up_only_where_nothing_else_is_found():
-    slow = nic("a", 0, 10)
-    assert with_broken_up([slow], [nic("b", 5, 15)], 0.5 * SECOND) == [slow]
-    assert with_broken_up([slow], [nic("b", 20, 30)], 0.5 * SECOND) == [slow, nic("b", 20, 30)]
-
-
 def test_a_group_breaks_messages_up_only_if_it_fits_and_others_are_healthy():
     group = replace(nic("b", 20, 30), where=Where(WhereType.GROUP, ("b", "c")))
-    one, alone, loose = (
-        FittingPlace(group, 1.0, healthy=12),
-        FittingPlace(group, 1.0),
-        FittingPlace(group, 0.8, healthy=12),
-    )
-    card = FittingPlace(nic("b", 20, 30), 0.3)
+    one = SuspectedPlace(group, SIGNS, frozenset([("job", 0)]), healthy=12)
+    loose = replace(one, signs=replace(SIGNS, of_sick=0.7))
+    card = replace(suspected("b", 20, 30), signs=replace(SIGNS, of_sick=0.2))
     assert without_rings_that_wait([one, card]) == [one, card]
-    assert without_rings_that_wait([alone]) == [], "nobody shows that the job does not wait"
+    assert without_rings_that_wait([replace(one, healthy=0)]) == [], "nobody shows that the job does not wait"
     assert without_rings_that_wait([loose]) == [], "a ring that waits looks alike"
-
-
-def test_of_several_signs_the_place_that_fits_best_is_believed():
-    loose, tight, later = (
-        FittingPlace(nic("a", 0, 10), 0.4),
-        FittingPlace(nic("b", 5, 15), 0.9),
-        FittingPlace(nic("c", 20, 30), 0.2),
-    )
-    assert best_fitting([loose, later], [tight]) == [[later], [tight]], "at another time nothing fits later better"
-    assert best_fitting([loose, tight]) == [[loose, tight]], "two places by one sign do not outdo each other"
-    assert best_fitting([replace(loose, fit=0.9)], [tight]) == [[replace(loose, fit=0.9)], [tight]]
-
-
-def test_a_doubtful_slow_place_gives_way_to_a_likelier_one_that_fits_better():
-    doubtful, sure = (FittingPlace(nic("a", 0, 10, confidence), 0.5) for confidence in (0.4, 0.6))
-    rival = FittingPlace(nic("b", 5, 15, 0.6), 0.9)
-    assert unless_doubtful([doubtful], [rival]) == []
-    assert unless_doubtful([sure], [rival]) == [sure]
-    for weak in (
-        replace(rival, fit=0.4),
-        replace(rival, finding=nic("b", 5, 15, 0.4)),
-        FittingPlace(nic("b", 11, 15), 1),
-    ):
-        assert unless_doubtful([doubtful], [weak]) == [doubtful]
-    group = replace(rival, finding=replace(rival.finding, where=Where(WhereType.GROUP, ("b", "c"))))
-    same = replace(rival, finding=nic("a", 5, 15, 0.6))
-    assert unless_doubtful([doubtful], [group, same]) == [doubtful]
-    assert findings_of([doubtful, sure]) == [doubtful.finding, sure.finding]

@@ -13,6 +13,7 @@ from llmprism.diagnose.rules.blame import BlameRules
 from llmprism.diagnose.rules.endings import EndingRules
 from llmprism.diagnose.rules.evidence import EvidenceRules
 from llmprism.diagnose.rules.members import MemberRules
+from llmprism.diagnose.rules.named_place import NamedPlaceRules
 from llmprism.diagnose.rules.places import PlaceRules
 from llmprism.diagnose.rules.standstill import StandstillRules
 from llmprism.diagnose.rules.storage import StorageRules
@@ -26,6 +27,7 @@ __all__ = [
     "EvidenceRules",
     "FaultRules",
     "MemberRules",
+    "NamedPlaceRules",
     "PlaceRules",
     "StandstillRules",
     "StorageRules",
@@ -40,6 +42,7 @@ class FaultRules:
 
     evidence: EvidenceRules = field(default_factory=EvidenceRules)
     places: PlaceRules = field(default_factory=PlaceRules)
+    named_place: NamedPlaceRules = field(default_factory=NamedPlaceRules)
     members: MemberRules = field(default_factory=MemberRules)
     blame: BlameRules = field(default_factory=BlameRules)
     endings: EndingRules = field(default_factory=EndingRules)

@@ -54,6 +54,12 @@ class MemberRules:
     last_stage_passes: float = 3.0
     """Forward and backward pass of the last stage, in forward passes."""
 
+    least_passes: float = 2.0
+    """Forward passes that a stage computes for each micro-batch of a step at least: its backward pass takes no less. A
+    stage that would take longer than the step by that does not compute all the time: clocks of exporters differ, or
+    micro-batches wait in line. An uneven stage takes 0.6 of the step so, one of a job with passes of 1.5 ms and clocks
+    that are 1 ms apart took 1.2."""
+
     recomputed_share: float = 0.75
     """Share of the last stage's excess that counts: where activations are recomputed it takes four forward passes."""
 

@@ -102,19 +102,11 @@ class PlaceRules:
     """Sum of the log odds of the sick cells of a step from which these speak for it: two clear cells, since one has 4.3
     at most."""
 
-    scale_sure: float = 0.6
-    """Confidence before the fit, at most, of a place by larger quanta: of 22 cards, links and switches on random seeds
-    (41001 to 41600, plain 40001 to 40500, 53001 to 53330), over faults of all kinds, 11 were right."""
-
     scale_group_fit: float = 0.9
-    """Fit (`slow_place_merge.FittingPlace`) from which a group is named by larger quanta: the four that are right on
+    """Fit (`place_signs.PlaceSigns`) from which a group is named by larger quanta: the four that are right on
     198 opened random slow places have 1.0, rings of 310 captures that wait for a slow place 0.62 to 0.92."""
 
     # From places to findings
-    cover: float = 0.02
-    """A further place must explain at least this share of all sick cells: several faults of different size may
-    coincide."""
-
     shared_spread: float = 0.3
     """Spread of the rates (logarithm of the ninth decile over the first) from which a link serves now one, now another:
     a healthy or throttled link keeps it below 0.15."""
@@ -145,15 +137,6 @@ class PlaceRules:
 
     lead: float = 5.0
     """Logarithm of the odds by which a place leads its rival that leaves a fifth of the doubt."""
-
-    sure_of_few: float = 0.6
-    """Confidence before the fit, at least, in a place of whose cells fewer are sick than `sick_while`, if it leads its
-    rivals: a throttle lets much pass. Of eleven places of which fewer than 0.55 are sick five are right, of 76 of which
-    0.85 and more are 67."""
-
-    sure_of_all: float = 0.8
-    """Confidence before the fit, at most, of a place that everything passes which was timed then: seven of nine were
-    right, on random seeds."""
 
     broken_steps: int = 8
     """Unless it is clear that the place is broken: for so many steps,"""
@@ -204,19 +187,12 @@ class PlaceRules:
     """Log odds, in addition, against a card that also sends slowly where pieces wait behind the record: what it sends
     would reach the exporter slowly. Results are the same from 3 to 8."""
 
-    queued_sure: float = 0.8
-    """Confidence of such a place before the fit, at most: three of four that lead their rival were right (captures and
-    random seeds)."""
-
     # Hops that lag behind
     backlog_slowdown: float = 1.1
     """Usual steps that a step must take for changed rates to tell something (as `slowdown` of members),"""
 
     backlog_change: float = 0.5
-    """natural logarithm by which a rate must have changed, either way (as `drop`),"""
-
-    backlog_sure: float = 0.8
-    """and confidence of such a place before the fit, at most."""
+    """natural logarithm by which a rate must have changed, either way (as `drop`)."""
 
     # What explains the cells
     sick_while: float = 0.7

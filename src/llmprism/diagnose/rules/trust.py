@@ -25,9 +25,9 @@ class TrustRules:
     """Confidence below which a finding is less likely than not."""
 
     fit_constant: float = -1.18
-    """Log odds of a finding on a slow place or member whose detector and layout are both undecided. This and the next
-    two are fitted, as `benchmarks/finding_fit.py` does it, to 92 findings of dev cases, sources and random seeds 3001
-    to 3100, of which 72 are right: calibration error 0.038 (before: 0.072), held out by source 0.069."""
+    """Log odds of a finding on a slow member whose detector and layout are both undecided. This and the next two are
+    fitted to 92 findings (also on places, which have had a fit of their own since) of dev cases, sources and random
+    seeds 3001 to 3100, of which 72 are right: calibration error 0.038 (before: 0.072), held out by source 0.069."""
 
     fit_own: float = 1.16
     """Log odds for each unit of the detector's own,"""
@@ -36,9 +36,8 @@ class TrustRules:
     """and of those of the layout that says who does the same."""
 
     worth_a_look: float = 0.33
-    """Fitted confidence below which such a finding is not reported: right less often than one time in three. One hop of
-    a ring, of which either end may be slow, has 0.43 in a job with a sure layout. Of the 92, five wrong ones and one
-    right one lie below; at 0.4 six and two."""
+    """Fitted confidence below which a finding on a member or place is not reported: right less often than one time in
+    three. Of the 92, five wrong ones and one right one lie below; at 0.4 six and two."""
 
     most_sure: float = 0.97
     """No finding is surer: of those that were stated with 0.97 and more, nine in ten to nineteen in twenty were

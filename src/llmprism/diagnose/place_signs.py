@@ -1,0 +1,94 @@
+"""How likely a suspected place is the sick one: signs that are added up.
+
+That sick cells pass a place says little by itself: whatever waits for a slow GPU, or for another place, is slow too,
+and in a job with many slow cells some of them pass any place. So the place competes with "something else" by all of
+these: how clearly it leads its rival, how many of the cells that pass it are sick, how many of all sick cells of
+that time pass elsewhere, how many of the job's slower steps it leaves to something else, whether anything that does
+not pass it was timed at all, how sure the clock is, and by which sign it was found (`CellSign`): rates are measured,
+the others inferred. Weights are fitted to suspected places whose truth is known (`rules.NamedPlaceRules`), so a
+confidence is a promise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from math import exp, log
+
+import numpy as np
+
+from llmprism.arrays import Float64
+from llmprism.diagnose.rules import RULES, FaultRules
+
+__all__ = ["CellSign", "PlaceSigns", "chance_of", "terms_of"]
+
+
+class CellSign(Enum):
+    """By what cells are sick: their rate, bytes that are sent again, pieces that are held back, rate and pieces that
+    are held back together, messages that are broken up, or a lag behind."""
+
+    SLOW = auto()
+    RESENT = auto()
+    QUEUED = auto()
+    BOTH = auto()
+    BROKEN = auto()
+    LAGGING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceSigns:
+    """`lead` is the confidence that it is this place and not its rival; `of_cells` the share of the cells through it
+    that are sick; `of_sick` the share of these among all sick cells of its jobs and time that neither wait for it nor
+    are explained by a likelier place; `of_slower` the share of its jobs' slower steps in which it is sick. `alone`: no
+    other cells are known then. `second`: a likelier place by the same sign explains a part of the same time. `clock` is
+    the confidence of the least sure clock of these jobs."""
+
+    sign: CellSign
+    lead: float
+    of_cells: float
+    of_sick: float
+    of_slower: float
+    alone: bool
+    clock: float
+    second: bool = False
+
+    @property
+    def fit(self) -> float:
+        """How well the place fits the sick cells of its time: 1 where they are the cells that pass it, and no others
+        are known through it."""
+        return 2.0 * self.of_cells * self.of_sick / max(self.of_cells + self.of_sick, 1e-9)
+
+
+def chance_of(signs: PlaceSigns, rules: FaultRules = RULES) -> float:
+    """How likely the place is the sick one; no likelier than that it is this one of the two that explain most."""
+    rule = rules.named_place
+    weights = (
+        rule.fit_constant, rule.lead, rule.of_cells, rule.of_sick, rule.of_slower, rule.clock, rule.alone,
+        rule.held_back, rule.broken_up, rule.lagging, rule.second,
+    )  # fmt: skip
+    odds = float(terms_of(signs, rules) @ np.array(weights))
+    return round(min(1.0 / (1.0 + exp(-odds)), signs.lead, rules.trust.most_sure), 3)
+
+
+def terms_of(signs: PlaceSigns, rules: FaultRules = RULES) -> Float64:
+    """The signs as numbers, in the order of the weights of `chance_of`."""
+    most, least = rules.trust.most_sure, rules.named_place.least_share
+
+    def log_odds(share: float) -> float:
+        inside = min(max(share, 1.0 - most), most)
+        return log(inside / (1.0 - inside))
+
+    shares = (log(max(share, least)) for share in (signs.of_cells, signs.of_sick, signs.of_slower))
+    of_signs = (CellSign.QUEUED, CellSign.BROKEN, CellSign.LAGGING)
+    return np.array(
+        [
+            1.0,
+            log_odds(signs.lead),
+            *shares,
+            log_odds(signs.clock),
+            signs.alone,
+            *(signs.sign is s for s in of_signs),
+            signs.second,
+        ],
+        dtype=np.float64,
+    )
