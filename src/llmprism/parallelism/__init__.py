@@ -23,7 +23,8 @@ idea:
                              (what is known so far), stated_layout (what it says in the end)
     how is it trained        sharding, sharded_job, hybrid (where parameters lie), batches, micro_batches,
                              counted_messages, likely_messages, schedule_fit, schedules (pipelines)
-    how sure is all this     layout_evidence, other_readings, left_over, fitted_confidence, step_confidence
+    how sure is all this     judged_layout, layout_evidence, other_readings, left_over, fitted_confidence,
+                             step_confidence
     rows of some pairs       pair_ends, row_silences, rows_in_steps, link_rests, byte_time
 
 `carried_layout` uses the layout of the window before in the live service. `rules/` has every constant.

@@ -34,22 +34,12 @@ from llmprism.parallelism.hybrid import shard_grid
 from llmprism.parallelism.in_step import InStep, find_in_step, nothing_inside
 from llmprism.parallelism.interruptions import after_interruptions
 from llmprism.parallelism.job_end import with_settled_clock
+from llmprism.parallelism.judged_layout import judged_layout
 from llmprism.parallelism.last_messages import shared_rows
-from llmprism.parallelism.layout_evidence import (
-    LayoutEvidence,
-    exchanging_share,
-    layout_confidence,
-    named_share,
-    other_layouts,
-    same_lengths,
-    terms_of,
-)
-from llmprism.parallelism.left_over import left_over
 from llmprism.parallelism.link_evidence import evidence_of, only_set_up
 from llmprism.parallelism.lost_records import with_usual_bytes
 from llmprism.parallelism.meshes import find_meshes
 from llmprism.parallelism.micro_batches import micro_batches
-from llmprism.parallelism.other_readings import other_readings
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.partial_layout import PartialLayout, muted
 from llmprism.parallelism.quiet_end import quiet_ends
@@ -63,9 +53,8 @@ from llmprism.parallelism.sharded_stages import first_gather_clock, longest_rest
 from llmprism.parallelism.shared_links import after_collectives
 from llmprism.parallelism.slower_layout import slower_rivals, surer_layout
 from llmprism.parallelism.stated_layout import stated_layout
-from llmprism.parallelism.step_confidence import steps_confidence
 from llmprism.parallelism.step_ends import scatters, step_ends
-from llmprism.parallelism.structure import data_parallel_groups, in_two, joined_by, only_pairs, pairs_inside
+from llmprism.parallelism.structure import data_parallel_groups, joined_by, only_pairs, pairs_inside
 from llmprism.parallelism.tensor_peers import find_tensor_peers, joined_replicas
 from llmprism.parallelism.uneven_messages import take_turns
 from llmprism.parallelism.unknown_collectives import unknown_layout
@@ -91,7 +80,7 @@ def identify_layout(job: Job, rules: LayoutRules = RULES, known_bytes: int = 0) 
 def _with_clock(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> JobLayout:
     """The layout of a job whose clock is known."""
     draft = _after(PASSES, _seen_links(job, bulk, best, rules))
-    return _judged(draft, stated_layout(draft))
+    return judged_layout(draft)
 
 
 def _after(passes: tuple[_Pass, ...], draft: PartialLayout) -> PartialLayout:
@@ -353,46 +342,3 @@ PASSES: tuple[_Pass, ...] = (
 def _context_rings(links: Links, kinds: LinkKinds, features: PairFeatures, in_step: InStep) -> tuple[Group, ...]:
     rings = data_parallel_groups(*only_pairs(links, kinds, in_step.inside & ~in_step.tensor), features)
     return tuple(Group(in_step.kind, ring.members, ring.ring) for ring in rings)
-
-
-def _judged(draft: PartialLayout, layout: JobLayout) -> JobLayout:
-    """The layout that the draft states, with how sure it is and what else it might be."""
-    job, bulk = draft.whole, draft.bulk
-    peers, judged = draft.peers, draft.kinds.confidence
-    links = judged[judged >= 0.5]
-    known_already = draft.job.transfers is job.transfers and draft.measured is draft.clock
-    features = draft.features if known_already else pair_features(job.transfers, draft.clock, draft.rules)
-    evidence = LayoutEvidence(
-        links=float(links.mean()) if links.size else 0.0,
-        weakest=float(links.min()) if links.size else 0.0,
-        overruled=1.0 - links.size / max(judged.size, 1),
-        width=peers.confidence if peers is not None else 1.0,
-        widths=peers.others if peers is not None else (),
-        lead=draft.best.lead,
-        rival_period=draft.best.rival_period,
-        steps=draft.clock.steps,
-        named=named_share(job.transfers, bulk, layout.pairs),
-        even=same_lengths(draft.groups, draft.pipes.members),
-        hybrid=in_two(draft.groups),
-        direction=draft.pipes.clear,
-        exchanging=exchanging_share(layout.groups, job.members),
-        misfit=draft.rules.stages.schedule_hopeless if draft.order.by_bytes else draft.order.misfit,
-        played=draft.order.played,
-        over_chance=draft.order.over_chance(draft.rules),
-        across=bool((layout.pairs.kind == PairKind.TP).any()),
-        rest=left_over(job.transfers, bulk, draft.collective & draft.inside.gradients & ~draft.inside.inside,
-                       features, draft.groups, draft.clock, draft.rules),
-        bytes_say=other_readings(draft.explained, job.transfers, layout, draft.rules),
-        job=job.confidence,
-    )  # fmt: skip
-    known = evidence.named if any(group.kind is PairKind.UNKNOWN for group in layout.groups) else 1.0
-    confidence, grouping = (
-        round(known * layout_confidence(one, evidence, draft.rules), 3) if links.size else 0.0
-        for one in (layout.layout, replace(layout.layout, micro_batches=None))
-    )
-    others = other_layouts(layout.layout, evidence, confidence, draft.rules)
-    terms = terms_of(layout.layout, evidence, draft.rules)
-    return replace(
-        layout, confidence=confidence, grouping=grouping, alternatives=others, evidence=tuple(terms.items()),
-        steps_confidence=steps_confidence(layout.layout, terms), step_bytes=draft.best.step_bytes,
-    )  # fmt: skip
