@@ -47,16 +47,45 @@ def unexplained_steps(
     counted = np.flatnonzero(evidence.counted)
     if counted.size <= rules.trust.unexplained_steps or evidence.normal_ns <= 0:
         return []
-    worth, least = _worth(evidence, rules), _slower_from(evidence, rules)
-    slower = evidence.duration_ns[counted] >= least * evidence.normal_ns
-    found = []
-    for first, after, _ in best_stretches(np.where(slower, worth[counted], -1.0), rules.trust.unexplained_price):
-        steps = np.zeros(evidence.steps, dtype=np.bool_)
-        steps[counted[first:after]] = True
-        steps = _trimmed(evidence, steps, rules)
-        if _clearly_slower(evidence, steps, worth, rules) and not _explained(evidence, steps, known, accused, rules):
-            found.append(steps)
-    return found
+    worth = _worth(evidence, rules)
+    news = [steps for steps in _stretches(evidence, worth, rules) if _clearly_slower(evidence, steps, worth, rules)]
+    apart_from_others = _one_per_time(evidence, news)
+    return [steps for steps in apart_from_others if not _explained(evidence, steps, known, accused, rules)]
+
+
+def _stretches(evidence: JobEvidence, worth: Float64, rules: FaultRules) -> list[Bool]:
+    """Stretches of steps that are longer than a cut, for cuts from the least that is slower up to the job's longest
+    step: which of the job's longer steps belong together is not known before, and a low cut joins two that are several
+    times as long to others that are a little longer by chance."""
+    counted, rule = np.flatnonzero(evidence.counted), rules.trust
+    times = evidence.duration_ns[counted] / evidence.normal_ns
+    least = _slower_from(evidence, rules)
+    cuts = least * rule.unexplained_finer ** np.arange(
+        int(np.log(times.max() / least) / np.log(rule.unexplained_finer)) + 1
+    )
+    found: dict[bytes, Bool] = {}
+    for cut in cuts.tolist():
+        for first, after, _ in best_stretches(np.where(times >= cut, worth[counted], -1.0), rule.unexplained_price):
+            steps = np.zeros(evidence.steps, dtype=np.bool_)
+            steps[counted[first:after]] = True
+            steps = _trimmed(evidence, steps, rules)
+            found.setdefault(steps.tobytes(), steps)
+    return list(found.values())
+
+
+def _one_per_time(evidence: JobEvidence, stretches: list[Bool]) -> list[Bool]:
+    """Of stretches that overlap the one that leaves the lengths of steps inside and outside of it most alike."""
+    logs = np.log(evidence.duration_ns / evidence.normal_ns, where=evidence.counted, out=np.zeros(evidence.steps))
+
+    def unlike(steps: Bool) -> float:
+        parts = (logs[evidence.counted & steps], logs[evidence.counted & ~steps])
+        return sum(float(np.abs(part - np.median(part)).sum()) for part in parts if part.size)
+
+    kept: list[Bool] = []
+    for steps in sorted(stretches, key=unlike):
+        if not any((steps & other).any() for other in kept):
+            kept.append(steps)
+    return sorted(kept, key=lambda steps: int(np.argmax(steps)))
 
 
 def _worth(evidence: JobEvidence, rules: FaultRules) -> Float64:
@@ -94,7 +123,7 @@ def _clearly_slower(evidence: JobEvidence, steps: Bool, worth: Float64, rules: F
         alone
         or worth[steps].sum() < rule.unexplained_steps
         or others.sum() < rule.unexplained_steps
-        or not with_a_past(usual_steps(evidence, rules), rules)[int(np.argmax(steps))]
+        or not _was_faster(evidence, steps, rules)
     ):
         return False
     taken, usual = evidence.duration_ns[steps], evidence.duration_ns[others]
@@ -109,6 +138,14 @@ def _clearly_slower(evidence: JobEvidence, steps: Bool, worth: Float64, rules: F
         and not (few and _as_long_elsewhere(evidence, steps, rules))
         and not _switches(evidence, steps, rules)
     )
+
+
+def _was_faster(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:
+    """Were enough steps before these clearly shorter than they are? A job that warms up only becomes faster. How short
+    the shortest of its steps are does not matter: where these vary, few are as short."""
+    shorter = rules.trust.unexplained_apart * evidence.duration_ns <= np.quantile(evidence.duration_ns[steps], 0.25)
+    before = (evidence.counted & ~steps & shorter)[: int(np.argmax(steps))]
+    return int(before.sum()) >= rules.members.late_steps
 
 
 def _switches(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:

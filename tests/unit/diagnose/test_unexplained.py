@@ -94,6 +94,20 @@ def test_two_long_steps_are_no_news_where_another_is_as_long():
     assert find_unexplained(slow_all_along(4, 5, elsewhere=(8,)), [], {}) == []
 
 
+def test_two_steps_of_three_times_the_length_are_news_among_steps_that_vary_by_a_fifth():
+    """A low cut alone joins them to the steps around them, of which too many are as short as ever."""
+    duration = STEP * np.array([1.0, 1.17, 1.2, 1.0, 1.25, 1.21, 1.04, 1.2, 1.0, 1.19, 1.0] + [1.0, 1.2, 1.05] * 3)
+    assert find_unexplained(job(duration), [], {}) == []
+    duration[8:10] = 3.0 * STEP
+    (finding,) = find_unexplained(job(duration), [], {})
+    assert finding.end_ns - finding.start_ns == 6 * STEP
+
+
+def test_a_stretch_has_a_past_where_few_steps_are_as_short_as_the_shortest():
+    duration = STEP * np.array([1.2] * 6 + [3.0] * 4 + [1.0] * 10)
+    assert len(find_unexplained(job(duration), [], {})) == 1
+
+
 def test_a_tenth_of_the_speed_is_news_where_steps_hardly_vary():
     slower = during(8, 15, 1.13 * STEP, STEP)
     assert len(find_unexplained(job(slower), [], {})) == 1

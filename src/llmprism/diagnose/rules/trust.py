@@ -101,6 +101,10 @@ class TrustRules:
     unexplained_price: float = 4.0
     """Steps' worth of evidence that a stretch must bring: single long steps are nobody's news."""
 
+    unexplained_finer: float = 1.07
+    """Times by which one cut between slower and other steps is above the one before: half of what is news at least, so
+    that a cut lies between any two lengths that differ by as much."""
+
     unexplained_runs: int = 3
     """Runs of slower steps that a stretch may consist of: where usual ones come between them more often, the job's
     steps switch between two lengths by themselves."""
