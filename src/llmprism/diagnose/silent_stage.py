@@ -30,14 +30,14 @@ def silent_stage(
     """The members of the stage that alone is silent for longer in the slower steps; None where none is.
 
     Silences before messages to other stages tell first: a member that waits in a collective of its stage is not silent
-    before these. But not where somebody else is silent for longer by all silences: then a slow place, or one GPU, holds
+    before these. But not where somebody else is nearly as silent by all silences: then a slow place, or one GPU, holds
     these members up.
     """
     handed = _handed(evidence, slower, usual, rules)
     grown = own_gaps(evidence, rules).grown(len(evidence.job.members), slower, usual)
     for silences in (handed, grown):
         rows = np.unique(stages[int(np.argmax(_of_nearly_all(silences[stages], rules)))])
-        tells = handed[rows].max() >= rules.members.stage_handed and _nobody_longer(grown, rows, rules)
+        tells = handed[rows].max() >= rules.members.stage_handed and _nobody_else(grown, rows, rules)
         if silences is handed and not tells:
             continue
         if _alone(evidence, silences, rows, rules) and not one_of_it(evidence, rows, slower, usual, rules):
@@ -46,9 +46,10 @@ def silent_stage(
     return None if blamed is None or one_of_it(evidence, blamed, slower, usual, rules) else blamed
 
 
-def _nobody_longer(grown: Float64, rows: Int64, rules: FaultRules) -> bool:
-    """Do nobody else's silences grow by more than those of nearly all of these members?"""
-    return float(np.delete(grown, rows).max(initial=0.0)) <= float(_of_nearly_all(grown[rows][None, :], rules)[0])
+def _nobody_else(grown: Float64, rows: Int64, rules: FaultRules) -> bool:
+    """Do nobody else's silences grow by nearly as much as those of the most silent one of these members?"""
+    others = float(np.delete(grown, rows).max(initial=0.0))
+    return others <= rules.members.alone * float(grown[rows].max())
 
 
 def _handed(evidence: JobEvidence, slower: Bool, usual: Bool, rules: FaultRules) -> Float64:

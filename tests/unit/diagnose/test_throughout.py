@@ -9,7 +9,7 @@ from llmprism.diagnose.rules import RULES
 from llmprism.diagnose.throughout import slow_throughout, stand_out
 from llmprism.diagnose.unexplained import find_unexplained
 from unit.builders import MS, Flow, transfer_table
-from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs, slow_all_along
+from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs, slow_all_along, with_transfers
 
 MESSAGES = 20
 LONG = 12
@@ -36,7 +36,7 @@ def job(kind: str):
         for start in [int(evidence.timeline.steps.start_ns[step] + at * STEP)]
         for a, b in ("ab", "ba")
     ]
-    return replace(evidence, job=replace(evidence.job, transfers=transfer_table(flows)))
+    return with_transfers(evidence, transfer_table(flows))
 
 
 @pytest.mark.parametrize(("kind", "slow"), [("all along", True), ("stands still", False), ("three steps", False)])
