@@ -9,11 +9,13 @@ slower because the job warms up. It names nothing but the job, since when and ho
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
+from llmprism.diagnose.chance import log_expected_runs
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
@@ -56,7 +58,7 @@ def unexplained_steps(
 def _stretches(evidence: JobEvidence, worth: Float64, rules: FaultRules) -> list[Bool]:
     """Stretches of steps that are longer than a cut, for cuts from the least that is slower up to the job's longest
     step: which of the job's longer steps belong together is not known before, and a low cut joins two that are several
-    times as long to others that are a little longer by chance."""
+    times as long to others that are a little longer by chance. Beyond the lowest cut, chance must not do as much."""
     counted, rule = np.flatnonzero(evidence.counted), rules.trust
     times = evidence.duration_ns[counted] / evidence.normal_ns
     least = _slower_from(evidence, rules)
@@ -64,13 +66,25 @@ def _stretches(evidence: JobEvidence, worth: Float64, rules: FaultRules) -> list
         int(np.log(times.max() / least) / np.log(rule.unexplained_finer)) + 1
     )
     found: dict[bytes, Bool] = {}
-    for cut in cuts.tolist():
-        for first, after, _ in best_stretches(np.where(times >= cut, worth[counted], -1.0), rule.unexplained_price):
+    for number, cut in enumerate(cuts.tolist()):
+        longer = times >= cut
+        for first, after, _ in best_stretches(np.where(longer, worth[counted], -1.0), rule.unexplained_price):
+            if number and _by_chance(longer, worth[counted], first, after, rules):
+                continue
             steps = np.zeros(evidence.steps, dtype=np.bool_)
             steps[counted[first:after]] = True
             steps = _trimmed(evidence, steps, rules)
             found.setdefault(steps.tobytes(), steps)
     return list(found.values())
+
+
+def _by_chance(longer: Bool, worth: Float64, first: int, after: int, rules: FaultRules) -> bool:
+    """Would so many steps beyond a cut be next to each other by chance, given how many others are? The more steps were
+    seen, the more often some are. Those that are slow all along count twice."""
+    here, twice = longer[first:after], worth[first:after] > rules.trust.unexplained_weight
+    hits, known = int(here.sum()), np.ones((1, longer.size), dtype=np.bool_)
+    often = log_expected_runs(longer[None, :], known, first, after, hits, int((here & twice).sum()))
+    return often > log(rules.members.by_chance_runs)
 
 
 def _one_per_time(evidence: JobEvidence, stretches: list[Bool]) -> list[Bool]:
@@ -141,11 +155,17 @@ def _clearly_slower(evidence: JobEvidence, steps: Bool, worth: Float64, rules: F
 
 
 def _was_faster(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:
-    """Were enough steps before these clearly shorter than they are? A job that warms up only becomes faster. How short
-    the shortest of its steps are does not matter: where these vary, few are as short."""
-    shorter = rules.trust.unexplained_apart * evidence.duration_ns <= np.quantile(evidence.duration_ns[steps], 0.25)
-    before = (evidence.counted & ~steps & shorter)[: int(np.argmax(steps))]
-    return int(before.sum()) >= rules.members.late_steps
+    """Were enough steps before these as short as usual? A job that warms up only becomes faster. Where steps vary few
+    are as short as the shortest: then more that are clearly shorter than these will do, if no other step, from the
+    first on, is as long as any of these."""
+    if with_a_past(usual_steps(evidence, rules), rules)[int(np.argmax(steps))]:
+        return True
+    others, apart_by = evidence.counted & ~steps, rules.trust.unexplained_apart
+    shorter = apart_by * evidence.duration_ns <= np.quantile(evidence.duration_ns[steps], 0.25)
+    longest = float(evidence.duration_ns[others].max(initial=0.0))
+    before = int((others & shorter)[: int(np.argmax(steps))].sum())
+    longer = bool(evidence.duration_ns[steps].min() >= apart_by * longest)
+    return longer and before >= rules.trust.unexplained_before
 
 
 def _switches(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:

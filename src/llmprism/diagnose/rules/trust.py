@@ -110,6 +110,11 @@ class TrustRules:
     """Times by which one cut between slower and other steps is above the one before: half of what is news at least, so
     that a cut lies between any two lengths that differ by as much."""
 
+    unexplained_before: int = 6
+    """Steps before a stretch that are clearly shorter than it is, where fewer than three are as short as the job's
+    usual one: twice as many. With three of them, and nothing asked of the longest other step, three of 448 windows of
+    healthy captures, all of them still being set up, had a false finding more."""
+
     unexplained_runs: int = 3
     """Runs of slower steps that a stretch may consist of: where usual ones come between them more often, the job's
     steps switch between two lengths by themselves."""
