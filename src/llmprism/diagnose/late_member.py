@@ -61,7 +61,7 @@ def find_late_members(
     late, cut = in_steps(evidence, evidence.lateness_ns, rules.members.late, rules)
     flagged = (np.nan_to_num(late, nan=-1.0) > cut) & ~excused
     stalled = flagged & (late > rules.members.stall_steps) & (evidence.lateness_ns > rules.members.stall_ns)
-    stalled &= beyond_jitter(evidence, rules)[None, :]
+    stalled &= beyond_jitter(evidence, rules)[None, :] & ~_late_next_to(evidence, flagged, rules)
     findings = [finding for finding in stalls(evidence, stalled, rules) if _stood_still(evidence, finding, rules)]
     stalled &= np.isin(evidence.timeline.steps.start_ns, [finding.start_ns for finding in findings])[None, :]
     bouts = bouts_of(evidence, evidence.lateness_ns, flagged & ~stalled, SYNCHRONISE, rules)
@@ -81,6 +81,16 @@ def find_late_members(
         bouts = one_per_time([bout for bout in always if _again_at_the_second(evidence, bout, rules)])
     bouts = bouts or ([] if findings else _comes_and_goes(evidence, late, excused, rules))
     return findings + [_slow(evidence, bout, rules) for bout in bouts if _plausible(evidence, bout, rules)]
+
+
+def _late_next_to(evidence: JobEvidence, flagged: Bool, rules: FaultRules) -> Bool:
+    """Members x steps: is the member late in the step before or after it, too, and is that a long one? Who stands still
+    does so once and is on time again; who computes slowly is late again and again."""
+    long = evidence.counted & (evidence.duration_ns >= rules.members.long_step * evidence.normal_ns)
+    late, near = flagged & long[None, :], np.zeros_like(flagged)
+    near[:, 1:] |= late[:, :-1]
+    near[:, :-1] |= late[:, 1:]
+    return near
 
 
 def _stood_still(evidence: JobEvidence, stall: Finding, rules: FaultRules) -> bool:

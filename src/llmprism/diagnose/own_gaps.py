@@ -12,7 +12,8 @@ next computation needs, and begins it.
 *What one moment releases is stamped in any order.* When a member goes on that others waited for, the one before it in a
 ring sends it the rest of the message whose head it had pushed, perhaps a little before its own message is stamped. That
 is no answer: who waits gets nothing between the end of one exchange and what it waits for. Nor does the one before it
-go on by itself: it is kept by a receiver that goes on a little later, unless that was sent its own message.
+go on by itself: it is kept by a receiver that goes on a little later, unless that was sent its own message. A message
+that is still on its way when its receiver goes on did not make it do so, if another one had just arrived.
 
 A GPU that computes longer has as many silences as ever, and longer ones; a hop that lets pieces pass slowly makes many
 short ones in the middle of messages (`made_up_of`).
@@ -93,7 +94,7 @@ class _Sends:
     `kind`, by member and time: when it last sent anything (`since`) or anything `alike`, -1 where it never did; when it
     sends `until` then, and to whom; when it was last sent anything (`heard`), and what it must have (`needed`). `fresh`
     is `heard` without the rests of messages whose heads came while it was silent, the first of which began at `rest`
-    (-1: none), and `by` whom that was sent."""
+    (-1: none), and `by` whom that was sent (of what has just arrived and what is still on its way, the former)."""
 
     member: Int64
     kind: Int64
@@ -169,7 +170,7 @@ def _silences(evidence: JobEvidence, rules: FaultRules) -> _Sends:
     )
     start, end = (np.tile(values[rows], 2) for values in (transfers.start_ns, transfers.end_ns))
     whose, other = np.concatenate([source, target]), np.concatenate([target, source])
-    kind = np.tile(evidence.pair_kind[pair].astype(np.int64), 2)
+    kind = np.tile(evidence.layout.transfer_kind[rows].astype(np.int64), 2)
     sends = np.repeat(np.array([True, False]), rows.size)
     order = grouped_order(whose, start)  # of the same moment what is sent comes first: nobody answers in no time
     whose, other, kind, start = whose[order], other[order], kind[order], start[order]
@@ -194,10 +195,10 @@ def _between_sends(
     of_kind = np.full(kind.max() + 1 if kind.size else 1, -1, dtype=np.int64)
     brought = np.full((3, pair.max() + 1 if pair.size else 1), -1, dtype=np.int64)
     head, done, resting = brought[0], brought[1], brought[2]
-    count, sent, heard, handed, fresh, rest, by = 0, -1, 0, 0, 0, -1, -1
+    count, sent, heard, handed, fresh, rest, by, before, before_by = 0, -1, 0, 0, 0, -1, -1, 0, -1
     for row in range(member.size):
         if row == 0 or member[row] != member[row - 1]:
-            sent, heard, handed, fresh, rest, by = -1, 0, 0, 0, -1, -1
+            sent, heard, handed, fresh, rest, by, before, before_by = -1, 0, 0, 0, -1, -1, 0, -1
             of_kind[:] = -1
         if not sends[row]:
             one, silent = pair[row], start[row] - sent
@@ -205,6 +206,8 @@ def _between_sends(
             if sent >= 0 and (resting[one] == sent or pushed):
                 resting[one], rest = sent, start[row] if rest < 0 else rest
             elif end[row] >= fresh:
+                if other[row] != by:
+                    before, before_by = fresh, by
                 fresh, by = end[row], other[row]
             head[one], done[one] = start[row], max(done[one], end[row])
             heard = max(heard, end[row])
@@ -215,7 +218,8 @@ def _between_sends(
         if sent < start[row] or last < start[row]:
             found[count], since[count], alike[count] = row, min(sent, start[row]), last
             got[0, count], got[1, count] = heard, heard if kind[row] == piped else handed
-            got[2, count], got[3, count], got[4, count] = fresh, rest, by
+            arrived = fresh > start[row] >= before and start[row] - before <= reach[0]
+            got[2, count], got[3, count], got[4, count] = fresh, rest, before_by if arrived else by
             count += 1
         if end[row] > sent:
             sent, fresh, rest = end[row], heard, -1

@@ -17,13 +17,13 @@ from typing import Final
 import numpy as np
 
 from llmprism.arrays import Bool, Float64, Int64
-from llmprism.diagnose.blamed_stage import blamed_stage
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.late_member import excused_steps
 from llmprism.diagnose.own_gaps import OwnGaps, own_gaps
 from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.silent_stage import one_of_it, silent_stage
 from llmprism.diagnose.unexplained import apart, unexplained_steps
 from llmprism.diagnose.waiting import stage_work_ns
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
@@ -60,22 +60,23 @@ def find_slow_stages(evidence: JobEvidence, excused: Bool, rules: FaultRules = R
             & (_agree(longer, known, own) >= rule.stage_agreement)
             & ~(_agree(longer, known, ~own) > rule.stage_others)
         )
-        lasting = [steps for steps in _lasting(evidence, sick, rules) if _not_waiting(evidence, own, steps, rules)]
+        lasting = [steps for steps in _lasting(evidence, sick, rules) if _works_longer(evidence, own, steps, rules)]
         findings += [_finding(evidence, share, own, steps, stage) for steps in lasting]
     if len(findings) > rules.places.queued_stretches:  # what comes again and again is the job's own rhythm
         return []
     return findings or _silent_stages(evidence, excused, rules)
 
 
-def _not_waiting(evidence: JobEvidence, own: Bool, steps: Bool, rules: FaultRules) -> bool:
-    """Is nobody else silent by itself for much longer than they are? Where a last stage answers when it has all
-    micro-batches, or its members wait for each other's shards, its passes take as long as those of a slow GPU before
-    it."""
+def _works_longer(evidence: JobEvidence, own: Bool, steps: Bool, rules: FaultRules) -> bool:
+    """Is nobody else silent by itself for much longer than these members are, nor one of them alone before it hands
+    work on? Where a last stage answers when it has all micro-batches, or its members wait for each other's shards, its
+    passes take as long as those of a slow GPU before it, or in it."""
     usual = usual_steps(evidence, rules) & ~steps
     if not usual.any():
         return True
     grown = own_gaps(evidence, rules).grown(own.size, steps, usual)
-    return float(np.median(grown[own])) >= rules.members.alone * float(grown[~own].max(initial=0.0))
+    silent = float(np.median(grown[own])) >= rules.members.alone * float(grown[~own].max(initial=0.0))
+    return silent and not one_of_it(evidence, np.flatnonzero(own), steps, usual, rules)
 
 
 def _silent_stages(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> list[Finding]:
@@ -91,19 +92,13 @@ def _silent_stages(evidence: JobEvidence, excused: Bool, rules: FaultRules) -> l
     if not stretches or usual.sum() < rule.late_steps:
         return []
     gaps = own_gaps(evidence, rules)
+    stages = np.searchsorted(np.array(evidence.job.members), np.array(evidence.layout.pipelines).T)
     findings = []
     for slower in stretches:
-        grown = gaps.grown(len(evidence.job.members), slower, usual)
-        stages = np.searchsorted(np.array(evidence.job.members), np.array(evidence.layout.pipelines).T)
-        stage = int(np.argmax(_of_nearly_all(grown[stages], rules)))
-        rows = np.unique(stages[stage])
-        if not _alone(evidence, grown, rows, rules):
-            blamed = blamed_stage(evidence, slower, usual, rules)
-            if blamed is None:
-                continue
-            rows = blamed
+        rows = silent_stage(evidence, stages, slower, usual, rules)
+        if rows is not None and not _many_more(gaps, rows, slower, usual, rules):
             stage = next(number for number, row in enumerate(stages) if row[0] in rows)
-        if not _many_more(gaps, rows, slower, usual, rules):
+            grown = gaps.grown(len(evidence.job.members), slower, usual)
             own = np.isin(np.arange(len(evidence.job.members)), rows)
             longer = np.broadcast_to((grown / evidence.normal_ns)[:, None], (own.size, evidence.steps))
             findings.append(_finding(evidence, longer, own, slower, stage))
@@ -116,22 +111,6 @@ def _many_more(gaps: OwnGaps, rows: Int64, slower: Bool, usual: Bool, rules: Fau
     some = rows[:: max(rows.size // rule.stage_counted, 1)].tolist()
     more = [gaps.times_as_many(row, slower, usual, rule.gap_most, most) for row in some]
     return float(np.median(more)) > rule.stage_silences
-
-
-def _of_nearly_all(grown: Float64, rules: FaultRules) -> Float64:
-    """What nearly all members of a stage (a row) reach."""
-    return np.asarray(np.quantile(grown, 1.0 - rules.members.stage_agreement, axis=1, method="lower"))
-
-
-def _alone(evidence: JobEvidence, grown: Float64, rows: Int64, rules: FaultRules) -> bool:
-    """Do the silences of nearly all of these members grow, and nobody else's by nearly as much? The members of a
-    tensor-parallel group are one: whether one of them is slow or all are is not to be seen."""
-    rule = rules.members
-    if rows.size < 2 * (evidence.layout.layout.tp or 1):
-        return False
-    nearly_all, others = float(_of_nearly_all(grown[rows][None, :], rules)[0]), np.delete(grown, rows)
-    alike = nearly_all >= rule.stage_alike * float(grown[rows].max())
-    return alike and float(others.max(initial=0.0)) <= rule.alone * nearly_all
 
 
 def _agree(longer: Bool, known: Bool, rows: Bool) -> Float64:

@@ -4,6 +4,9 @@ A checkpoint, an evaluation, late data or a stall stop a job at one point of its
 after it as fast as ever. Where something is slow, nothing moves as it used to, from one message to the next: what the
 step takes longer is spread over its bytes. So one such step tells as much as several that are short. What holds more
 bytes than a step does is no long step but several, or something else besides.
+
+Where one of many pipelines or replicas is slow, the others run ahead and then wait, so that the messages of the job
+stand still at one point. Those of the slow one do not: it is enough that the step is slow all along for one member.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ def stand_out(evidence: JobEvidence, among: Bool, rules: FaultRules = RULES) -> 
     long = times >= rules.members.long_step
     clear = (times >= rules.trust.unexplained_slowdown) & (times - 1.0 > beyond_jitter_times(evidence, rules))
     among = among & (long | _in_a_row(among & (long | clear)))
-    found = slow_throughout(evidence, among, usual, rules.trust.unexplained_slowdown, rules)
+    found = slow_throughout(evidence, among, usual, rules.trust.unexplained_slowdown, rules, one_member=True)
     return found & (long | _in_a_row(found))
 
 
@@ -44,10 +47,18 @@ def _in_a_row(steps: Bool) -> Bool:
     return steps & near
 
 
-def slow_throughout(evidence: JobEvidence, among: Bool, usual: Bool, times: float, rules: FaultRules = RULES) -> Bool:
+def slow_throughout(
+    evidence: JobEvidence,
+    among: Bool,
+    usual: Bool,
+    times: float,
+    rules: FaultRules = RULES,
+    *,
+    one_member: bool = False,
+) -> Bool:
     """Of some steps those of so many times the usual length, with the bytes of one, whose excess over `usual` ones is
     not mostly in one of many equal parts of their bytes, or of their messages: the passes of a pipeline hold many
-    messages and few bytes."""
+    messages and few bytes. With `one_member` those of any single one will do."""
     all_along = among & (evidence.duration_ns >= times * evidence.normal_ns)
     transfers, rows, steps = evidence.job.transfers, training_messages(evidence.job), evidence.timeline.steps
     if not all_along.any() or not usual.any() or not rows.any():
@@ -59,7 +70,23 @@ def slow_throughout(evidence: JobEvidence, among: Bool, usual: Bool, times: floa
     spread = _spread(evidence, curve, usual, rules)
     if (all_along & ~spread).any():
         spread = spread | _spread(evidence, ByteCurve.of(start, end, np.ones_like(size)), usual, rules)
+    if one_member and (all_along & ~spread).any():
+        spread = spread | _for_one_member(evidence, rows, usual, rules)
     return np.asarray(all_along & spread)
+
+
+def _for_one_member(evidence: JobEvidence, rows: Bool, usual: Bool, rules: FaultRules) -> Bool:
+    """The steps whose excess is spread over the messages that some member sends; `rows` are those of the training."""
+    job, transfers = evidence.job, evidence.job.transfers
+    source = np.where(rows, transfers.pair_src[transfers.pair_of_row], -1)
+    enough = max(rules.trust.member_messages * evidence.steps, 1)
+    found = np.zeros(evidence.steps, dtype=np.bool_)
+    for member in job.members if len(job.members) <= rules.blame.most_members else ():
+        own = np.flatnonzero(source == member)
+        if own.size >= enough:
+            curve = ByteCurve.of(transfers.start_ns[own], transfers.end_ns[own], np.ones(own.size, dtype=np.int64))
+            found |= _spread(evidence, curve, usual, rules)
+    return found
 
 
 def _spread(evidence: JobEvidence, curve: ByteCurve, usual: Bool, rules: FaultRules) -> Bool:

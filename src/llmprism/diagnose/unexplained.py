@@ -9,11 +9,13 @@ slower because the job warms up. It names nothing but the job, since when and ho
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
+from llmprism.diagnose.chance import log_expected_runs
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
@@ -47,16 +49,57 @@ def unexplained_steps(
     counted = np.flatnonzero(evidence.counted)
     if counted.size <= rules.trust.unexplained_steps or evidence.normal_ns <= 0:
         return []
-    worth, least = _worth(evidence, rules), _slower_from(evidence, rules)
-    slower = evidence.duration_ns[counted] >= least * evidence.normal_ns
-    found = []
-    for first, after, _ in best_stretches(np.where(slower, worth[counted], -1.0), rules.trust.unexplained_price):
-        steps = np.zeros(evidence.steps, dtype=np.bool_)
-        steps[counted[first:after]] = True
-        steps = _trimmed(evidence, steps, rules)
-        if _clearly_slower(evidence, steps, worth, rules) and not _explained(evidence, steps, known, accused, rules):
-            found.append(steps)
-    return found
+    worth = _worth(evidence, rules)
+    news = [steps for steps in _stretches(evidence, worth, rules) if _clearly_slower(evidence, steps, worth, rules)]
+    apart_from_others = _one_per_time(evidence, news)
+    return [steps for steps in apart_from_others if not _explained(evidence, steps, known, accused, rules)]
+
+
+def _stretches(evidence: JobEvidence, worth: Float64, rules: FaultRules) -> list[Bool]:
+    """Stretches of steps that are longer than a cut, for cuts from the least that is slower up to the job's longest
+    step: which of the job's longer steps belong together is not known before, and a low cut joins two that are several
+    times as long to others that are a little longer by chance. Beyond the lowest cut, chance must not do as much."""
+    counted, rule = np.flatnonzero(evidence.counted), rules.trust
+    times = evidence.duration_ns[counted] / evidence.normal_ns
+    least = _slower_from(evidence, rules)
+    cuts = least * rule.unexplained_finer ** np.arange(
+        int(np.log(times.max() / least) / np.log(rule.unexplained_finer)) + 1
+    )
+    found: dict[bytes, Bool] = {}
+    for number, cut in enumerate(cuts.tolist()):
+        longer = times >= cut
+        for first, after, _ in best_stretches(np.where(longer, worth[counted], -1.0), rule.unexplained_price):
+            if number and _by_chance(longer, worth[counted], first, after, rules):
+                continue
+            steps = np.zeros(evidence.steps, dtype=np.bool_)
+            steps[counted[first:after]] = True
+            steps = _trimmed(evidence, steps, rules)
+            found.setdefault(steps.tobytes(), steps)
+    return list(found.values())
+
+
+def _by_chance(longer: Bool, worth: Float64, first: int, after: int, rules: FaultRules) -> bool:
+    """Would so many steps beyond a cut be next to each other by chance, given how many others are? The more steps were
+    seen, the more often some are. Those that are slow all along count twice."""
+    here, twice = longer[first:after], worth[first:after] > rules.trust.unexplained_weight
+    hits, known = int(here.sum()), np.ones((1, longer.size), dtype=np.bool_)
+    often = log_expected_runs(longer[None, :], known, first, after, hits, int((here & twice).sum()))
+    return often > log(rules.members.by_chance_runs)
+
+
+def _one_per_time(evidence: JobEvidence, stretches: list[Bool]) -> list[Bool]:
+    """Of stretches that overlap the one that leaves the lengths of steps inside and outside of it most alike."""
+    logs = np.log(evidence.duration_ns / evidence.normal_ns, where=evidence.counted, out=np.zeros(evidence.steps))
+
+    def unlike(steps: Bool) -> float:
+        parts = (logs[evidence.counted & steps], logs[evidence.counted & ~steps])
+        return sum(float(np.abs(part - np.median(part)).sum()) for part in parts if part.size)
+
+    kept: list[Bool] = []
+    for steps in sorted(stretches, key=unlike):
+        if not any((steps & other).any() for other in kept):
+            kept.append(steps)
+    return sorted(kept, key=lambda steps: int(np.argmax(steps)))
 
 
 def _worth(evidence: JobEvidence, rules: FaultRules) -> Float64:
@@ -94,7 +137,7 @@ def _clearly_slower(evidence: JobEvidence, steps: Bool, worth: Float64, rules: F
         alone
         or worth[steps].sum() < rule.unexplained_steps
         or others.sum() < rule.unexplained_steps
-        or not with_a_past(usual_steps(evidence, rules), rules)[int(np.argmax(steps))]
+        or not _was_faster(evidence, steps, rules)
     ):
         return False
     taken, usual = evidence.duration_ns[steps], evidence.duration_ns[others]
@@ -109,6 +152,20 @@ def _clearly_slower(evidence: JobEvidence, steps: Bool, worth: Float64, rules: F
         and not (few and _as_long_elsewhere(evidence, steps, rules))
         and not _switches(evidence, steps, rules)
     )
+
+
+def _was_faster(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:
+    """Were enough steps before these as short as usual? A job that warms up only becomes faster. Where steps vary few
+    are as short as the shortest: then more that are clearly shorter than these will do, if no other step, from the
+    first on, is as long as any of these."""
+    if with_a_past(usual_steps(evidence, rules), rules)[int(np.argmax(steps))]:
+        return True
+    others, apart_by = evidence.counted & ~steps, rules.trust.unexplained_apart
+    shorter = apart_by * evidence.duration_ns <= np.quantile(evidence.duration_ns[steps], 0.25)
+    longest = float(evidence.duration_ns[others].max(initial=0.0))
+    before = int((others & shorter)[: int(np.argmax(steps))].sum())
+    longer = bool(evidence.duration_ns[steps].min() >= apart_by * longest)
+    return longer and before >= rules.trust.unexplained_before
 
 
 def _switches(evidence: JobEvidence, steps: Bool, rules: FaultRules) -> bool:

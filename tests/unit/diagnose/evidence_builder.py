@@ -77,6 +77,12 @@ def evidence_of(
     )
 
 
+def with_transfers(evidence: JobEvidence, transfers: TransferTable) -> JobEvidence:
+    """The same job with other transfers, all of them of a data-parallel collective."""
+    layout = replace(evidence.layout, transfer_kind=np.full(transfers.start_ns.size, PairKind.DP, dtype=np.int8))
+    return replace(evidence, job=replace(evidence.job, transfers=transfers), layout=layout)
+
+
 def during(first: int, last: int, value: float, otherwise: float = 0.0) -> np.ndarray:
     """A value for the steps first..last-1, another one for the rest."""
     series = np.full(STEPS, otherwise)
@@ -99,8 +105,7 @@ def slow_all_along(*long, times=1.4, elsewhere=(), late=None):
     steps = evidence.timeline.steps
     steps = replace(steps, start_ns=steps.start_ns[seen], end_ns=steps.end_ns[seen], setup=steps.setup[seen])
     return replace(
-        evidence,
-        job=replace(evidence.job, transfers=transfer_table(flows)),
+        with_transfers(evidence, transfer_table(flows)),
         timeline=replace(evidence.timeline, steps=steps, member_end_ns=evidence.timeline.member_end_ns[:, seen]),
         duration_ns=evidence.duration_ns[seen],
         counted=evidence.counted[seen],

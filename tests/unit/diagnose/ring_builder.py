@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from llmprism.arrays import Int64
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.model import Job, Steps
+from llmprism.model.layout import PairKind
 from unit.builders import MS, Flow, transfer_table
 from unit.diagnose.evidence_builder import evidence_of, ring_pairs
 
@@ -60,7 +62,13 @@ def ring_evidence(job: Job, steps: Steps) -> JobEvidence:
     made = evidence_of(ring_pairs(NAMES), groups=(NAMES,))
     duration = steps.duration_ns.astype(np.float64)
     timeline = replace(made.timeline, steps=steps)
-    return replace(made, job=job, timeline=timeline, duration_ns=duration, normal_ns=float(np.quantile(duration, 0.25)))
+    made = replace(made, job=job, timeline=timeline, duration_ns=duration, normal_ns=float(np.quantile(duration, 0.25)))
+    return with_kinds(made, np.full(job.transfers.start_ns.size, PairKind.DP))
+
+
+def with_kinds(made: JobEvidence, kinds: Int64) -> JobEvidence:
+    """The same with each transfer of such a kind."""
+    return replace(made, layout=replace(made.layout, transfer_kind=kinds.astype(np.int8)))
 
 
 def pair_names(job: Job) -> list[str]:

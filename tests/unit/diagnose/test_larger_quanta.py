@@ -1,7 +1,5 @@
 """Messages that a slow hop breaks up into pieces that are as fast as ever."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ from llmprism.diagnose.slow_cells import judge_transfers
 from llmprism.model import FindingKind
 from support.stages import find_slow_transfers
 from unit.builders import MS, Flow, transfer_table
-from unit.diagnose.evidence_builder import STEP, during, evidence_of, ring_pairs
+from unit.diagnose.evidence_builder import STEP, during, evidence_of, ring_pairs, with_transfers
 
 LONGER = during(8, 14, 1.0).astype(np.bool_)
 MESSAGE, PIECES = 16_000_000, 8
@@ -34,7 +32,7 @@ def ring_of_six(broken=(), late=(), waiting=None):
                     continue
                 pieces = range(begin, begin + 6 * MS * PIECES, 6 * MS)
                 flows += [Flow(*pair, piece, piece + 6 * MS // PIECES, MESSAGE // PIECES) for piece in pieces]
-    return replace(evidence, job=replace(evidence.job, transfers=transfer_table(flows)))
+    return with_transfers(evidence, transfer_table(flows))
 
 
 def at_larger_quanta(evidence):

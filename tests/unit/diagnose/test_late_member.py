@@ -64,6 +64,11 @@ def test_a_gpu_that_stands_still_once_is_a_stall_not_a_slow_gpu():
     assert finding.evidence[0].value == pytest.approx(9.0)
 
 
+def test_a_gpu_that_is_late_in_two_long_steps_in_a_row_is_slow_and_stood_still_in_neither():
+    (finding,) = found({"c": during(9, 11, 5_000.0)}, during(9, 11, 6_000e6, STEP))
+    assert (finding.kind, finding.where.id) == (FindingKind.SLOW_GPU, "c")
+
+
 @pytest.mark.parametrize(("silence_ms", "own", "stalls"), [(8_000, True, 1), (8_000, False, 0), (500, True, 0)])
 def test_a_gpu_stood_still_only_if_one_silence_of_its_own_is_most_of_what_it_was_late(
     monkeypatch, silence_ms, own, stalls

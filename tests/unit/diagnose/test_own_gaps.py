@@ -11,7 +11,7 @@ from llmprism.kernel import always_compiled, always_interpreted
 from llmprism.model import Job, Steps
 from llmprism.model.layout import PairKind
 from unit.builders import MS, Flow, transfer_table
-from unit.diagnose.ring_builder import NAMES, STEPS, USUAL, pair_names, ring, ring_evidence
+from unit.diagnose.ring_builder import NAMES, STEPS, USUAL, pair_names, ring, ring_evidence, with_kinds
 
 
 def pushed(slow: str, steps: int = STEPS, slow_ms: int = 160) -> tuple[Job, Steps]:
@@ -96,7 +96,7 @@ def exchanged(slow: Callable[[int], list[Flow]], usual: Callable[[int], list[Flo
     steps = Steps(start[:-1] * MS, start[1:] * MS, np.zeros(STEPS, dtype=np.bool_))
     job = Job("job", (0, 1, 2), (), 1.0, transfer_table(flows))
     kinds = [PairKind.PP if set(piped) & set(name) else PairKind.DP for name in pair_names(job)]
-    made = replace(ring_evidence(job, steps), pair_kind=np.array(kinds, dtype=np.int8))
+    made = with_kinds(ring_evidence(job, steps), np.array(kinds)[job.transfers.pair_of_row])
     return own_gaps(made).grown(3, ~USUAL, USUAL)
 
 
@@ -156,6 +156,39 @@ def test_the_rest_of_a_message_whose_head_came_before_is_no_answer_although_it_i
     by = exchanged(slow, usual)
     assert by[1] >= 150 * MS
     assert by[0] < 50 * MS, "a is kept by b, although b goes on a little later"
+
+
+def test_a_message_that_is_still_on_its_way_did_not_make_its_receiver_go_on():
+    def usual(now):
+        return sent("ab", now + 40) + sent("bc", now + 41) + sent("cb", now + 40)
+
+    def slow(now):  # b goes on when c's message is there; that of a, which was kept by b, leaves in the same moment
+        return sent("cb", now + 199) + sent("ab", now + 199.9) + sent("bc", now + 200)
+
+    by = exchanged(slow, usual)
+    assert by[0] < 20 * MS
+    assert by[2] >= 100 * MS
+
+
+def test_each_message_of_a_pair_is_of_its_own_kind():
+    """b and c exchange contexts and gradients: what they exchange while a waits for b's gradients is not these."""
+    start = np.concatenate([[0], np.cumsum(np.where(USUAL, 60, 260))])
+    flows, kinds = [], []
+    for now, usual in zip(start[:-1].tolist(), USUAL, strict=True):
+        late = 0 if usual else 200
+        contexts = [flow for at in range(10, 40 + late, 10) for flow in sent("bc", now + at) + sent("cb", now + at + 5)]
+        gradients = sent("bc", now + 40 + late) + sent("ab", now + 40.2 + late) + sent("ca", now + 42 + late)
+        flows += contexts + gradients
+        kinds += [PairKind.CP] * len(contexts) + [PairKind.DP] * len(gradients)
+    steps = Steps(start[:-1] * MS, start[1:] * MS, np.zeros(STEPS, dtype=np.bool_))
+    job = Job("job", (0, 1, 2), (), 1.0, transfer_table(flows))
+    kind_at = {(flow.start_ns, flow.src): kind for flow, kind in zip(flows, kinds, strict=True)}
+    transfers = job.transfers
+    ends = zip(transfers.start_ns.tolist(), transfers.pair_src[transfers.pair_of_row].tolist(), strict=True)
+    made = ring_evidence(job, steps)
+    by = own_gaps(with_kinds(made, np.array([kind_at[start, "abc"[src]] for start, src in ends])))
+    assert by.grown(3, ~USUAL, USUAL)[0] < 20 * MS
+    assert own_gaps(made).grown(3, ~USUAL, USUAL)[0] >= 150 * MS, "as if all of them were gradients"
 
 
 def test_the_tail_of_the_last_exchange_is_no_head_of_the_next_one():

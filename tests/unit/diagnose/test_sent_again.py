@@ -15,7 +15,7 @@ from llmprism.engine.arrow_codec import decode, encode
 from llmprism.model import FindingKind, WhereType
 from support.stages import find_slow_transfers
 from unit.builders import MS, Flow, transfer_table
-from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
+from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs, with_transfers
 
 PAIRS = ring_pairs("abcdef")
 BYTES = 1_000_000
@@ -31,7 +31,7 @@ def evidence(more: dict[str, list[int]], *, slower: float = 1.3):
         for pair in PAIRS
         for step in range(STEPS)
     ]
-    return replace(base, job=replace(base.job, transfers=transfer_table(flows)))
+    return with_transfers(base, transfer_table(flows))
 
 
 def in_steps(steps, *sizes):

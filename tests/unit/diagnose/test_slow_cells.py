@@ -12,7 +12,7 @@ from llmprism.diagnose.slow_cells import JudgedCells, judge_transfers
 from llmprism.diagnose.slow_transfer import find_slow_places
 from llmprism.model import Finding, FindingKind, Where, WhereType
 from unit.builders import MS, Flow, transfer_table
-from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
+from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs, with_transfers
 
 PAIRS = ring_pairs("abcdef")
 
@@ -47,7 +47,7 @@ def with_messages(evidence):
     ends = zip(evidence.job.transfers.pair_src.tolist(), evidence.job.transfers.pair_dst.tolist(), strict=True)
     pairs = [(names[a], names[b]) for a, b in ends]
     flows = [Flow(*pair, at + k * MS, at + k * MS + MS, 500_000) for at in begin for k in (1, 5) for pair in pairs]
-    return replace(evidence, job=replace(evidence.job, transfers=transfer_table(flows)))
+    return with_transfers(evidence, transfer_table(flows))
 
 
 def one_slow_hop(rate, longest=1.15):
@@ -74,7 +74,7 @@ def test_a_card_that_sends_slowly_and_before_which_pieces_wait_is_named_by_both_
     made = with_messages(
         evidence_of(pairs, rate={"cd": during(8, 9, 1.0, 10.0)}, duration=during(8, 9, 7 * STEP, STEP))
     )
-    slow = judge_transfers(replace(made, job=replace(made.job, transfers=many(made.job.transfers))))
+    slow = judge_transfers(with_transfers(made, many(made.job.transfers)))
     assert slow.by_both_signs() is None
     assert find_slow_places([slow]) == []
     held = np.zeros_like(slow.sick)

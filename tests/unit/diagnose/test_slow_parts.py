@@ -10,7 +10,7 @@ from llmprism.diagnose.rates import pair_rates
 from llmprism.diagnose.slow_cells import judge_transfers
 from llmprism.diagnose.slow_parts import rates_of_slow_parts
 from unit.builders import MS, Flow, transfer_table
-from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs
+from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs, with_transfers
 
 LONG = 12
 MESSAGES, SLOW = 20, 6
@@ -31,7 +31,7 @@ def job(long=LONG, usually_slow="", slow_hops=("ab",), times=3.0):
                 took = share * 200 if ill and hop in slow_hops and message < SLOW else 2
                 took = 40 if hop == usually_slow and message > MESSAGES // 2 else took
                 flows.append(Flow(*hop, at, at + int(took * MS) + message, 1_000_000))
-    made = replace(evidence, job=replace(evidence.job, transfers=transfer_table(flows)))
+    made = with_transfers(evidence, transfer_table(flows))
     judged = np.ones(made.rate.shape[0], dtype=np.bool_)
     return replace(made, rate=pair_rates(made.job.transfers, made.timeline.steps, judged))
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from llmprism.diagnose import slow_stage
+from llmprism.diagnose import silent_stage, slow_stage
 from llmprism.diagnose.slow_stage import find_slow_stages
 from llmprism.model import FindingKind, WhereType
 from unit.diagnose.test_imbalance import evidence_of
@@ -63,6 +63,9 @@ class Gaps:
     def grown(self, *_):
         return self._grown
 
+    def of_members(self, members, steps, *, piped):
+        return np.zeros((members, steps))
+
     def times_as_many(self, *_):
         return self._more
 
@@ -73,7 +76,8 @@ def with_silences(monkeypatch, evidence, of, others, more=1.0):
     grown = np.full(len(names), others * evidence.normal_ns)
     for name, share in zip(("a04r0", "a05r0"), of, strict=True):
         grown[names.index(name)] = share * evidence.normal_ns
-    monkeypatch.setattr(slow_stage, "own_gaps", lambda *_: Gaps(grown, more))
+    for module in (slow_stage, silent_stage):
+        monkeypatch.setattr(module, "own_gaps", lambda *_: Gaps(grown, more))
 
 
 @pytest.mark.parametrize(

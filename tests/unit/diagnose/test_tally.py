@@ -10,7 +10,7 @@ from llmprism.diagnose.slow_cells import judge_transfers
 from llmprism.diagnose.tally import Tally
 from llmprism.model import WhereType
 from unit.builders import Flow, transfer_table
-from unit.diagnose.evidence_builder import STEP, during, evidence_of, ring_pairs
+from unit.diagnose.evidence_builder import STEP, during, evidence_of, ring_pairs, with_transfers
 
 
 def slow_job(name, sick, rings=("abcdef",), paths=None):
@@ -112,7 +112,7 @@ def long_steps(messages):
         for step in (8, 9)
         for start in range(int(steps.start_ns[step]), int(steps.end_ns[step]), int(6 * STEP) // messages)
     ]
-    return judge_transfers(replace(evidence, job=replace(evidence.job, transfers=transfer_table(flows))))
+    return judge_transfers(with_transfers(evidence, transfer_table(flows)))
 
 
 def test_a_step_that_takes_six_times_as_long_counts_for_six():

@@ -1,6 +1,7 @@
 """A step that is slow all along, one that stands still once, and one that is two."""
 
 from dataclasses import replace
+from string import ascii_letters
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from llmprism.diagnose.rules import RULES
 from llmprism.diagnose.throughout import slow_throughout, stand_out
 from llmprism.diagnose.unexplained import find_unexplained
 from unit.builders import MS, Flow, transfer_table
-from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs, slow_all_along
+from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs, slow_all_along, with_transfers
 
 MESSAGES = 20
 LONG = 12
@@ -24,6 +25,8 @@ def moments(kind: str, step: int) -> np.ndarray:
         return 3.0 * even
     if kind == "stands still":
         return even + np.where(even < 0.5, 0.0, 2.0)
+    if kind == "waits":
+        return even + np.where(even < 0.6, 0.0, 2.0)
     return np.concatenate([even, even + 1.0, even + 2.0])  # the clock lost two ends
 
 
@@ -36,7 +39,7 @@ def job(kind: str):
         for start in [int(evidence.timeline.steps.start_ns[step] + at * STEP)]
         for a, b in ("ab", "ba")
     ]
-    return replace(evidence, job=replace(evidence.job, transfers=transfer_table(flows)))
+    return with_transfers(evidence, transfer_table(flows))
 
 
 @pytest.mark.parametrize(("kind", "slow"), [("all along", True), ("stands still", False), ("three steps", False)])
@@ -46,6 +49,27 @@ def test_only_what_is_slow_from_one_message_to_the_next_is_slow_all_along(kind, 
     found = slow_throughout(evidence, evidence.counted, usual, RULES.members.long_step)
     assert np.flatnonzero(found).tolist() == ([LONG] if slow else [])
     assert not slow_throughout(evidence, usual, usual, RULES.members.long_step).any()
+
+
+def test_one_member_whose_own_messages_are_slow_all_along_is_enough_where_that_is_looked_for():
+    """Of many pipelines one is slow: the others run ahead and wait, and the job stands still at one point."""
+    members = ascii_letters
+    pairs = ring_pairs(members)
+    evidence = evidence_of(pairs, groups=(members,), duration=during(LONG, LONG + 1, 3.0 * STEP, STEP))
+    flows = [
+        Flow(pair[0], pair[1], start, start + 2 * MS, 1_000_000)
+        for step in range(STEPS)
+        for pair in pairs
+        for at in moments("all along" if pair == "ab" else "waits", step)
+        for start in [int(evidence.timeline.steps.start_ns[step] + at * STEP)]
+    ]
+    evidence = with_transfers(evidence, transfer_table(flows))
+    usual = evidence.duration_ns < 1.1 * STEP
+    for one_member, found in ((True, [LONG]), (False, [])):
+        slow = slow_throughout(evidence, evidence.counted, usual, 2.0, one_member=one_member)
+        assert np.flatnonzero(slow).tolist() == found
+    still = job("stands still")
+    assert not slow_throughout(still, still.counted, usual, 2.0, one_member=True).any()
 
 
 def test_the_passes_of_a_pipeline_are_slow_all_along_although_they_hold_few_bytes():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from llmprism.diagnose.rules import RULES
-from llmprism.diagnose.unexplained import find_unexplained
+from llmprism.diagnose.unexplained import _by_chance, find_unexplained
 from llmprism.model import Evidence, Finding, FindingKind, Where, WhereType
 from unit.diagnose.evidence_builder import STEP, STEPS, during, evidence_of, ring_pairs, slow_all_along
 
@@ -92,6 +92,34 @@ def test_two_steps_that_are_slow_all_along_are_news_and_two_that_rest_once_or_on
 
 def test_two_long_steps_are_no_news_where_another_is_as_long():
     assert find_unexplained(slow_all_along(4, 5, elsewhere=(8,)), [], {}) == []
+
+
+def test_two_steps_of_three_times_the_length_are_news_among_steps_that_vary_by_a_fifth():
+    """A low cut alone joins them to the steps around them, of which too many are as short as ever."""
+    duration = STEP * np.array([1.0, 1.17, 1.2, 1.0, 1.25, 1.21, 1.04, 1.2, 1.0, 1.19, 1.0] + [1.0, 1.2, 1.05] * 3)
+    assert find_unexplained(job(duration), [], {}) == []
+    duration[8:10] = 3.0 * STEP
+    (finding,) = find_unexplained(job(duration), [], {})
+    assert finding.end_ns - finding.start_ns == 6 * STEP
+
+
+def test_a_stretch_has_a_past_where_few_steps_are_as_short_as_the_shortest():
+    duration = STEP * np.array([1.2] * 6 + [3.0] * 4 + [1.0] * 10)
+    assert len(find_unexplained(job(duration), [], {})) == 1
+    assert find_unexplained(job(np.delete(np.append(duration, STEP), 0)), [], {}) == [], "five before it"
+    duration[2] = 3.0 * STEP
+    assert find_unexplained(job(duration), [], {}) == [], "another one as long before it: the job is being set up"
+
+
+def test_three_steps_in_a_row_beyond_a_cut_are_chance_where_a_third_is_and_none_where_no_other_is():
+    worth = np.ones(30)
+    for others, chance in ((3, True), (30, False)):
+        longer = np.arange(30) % others == 0
+        longer[[0, 12]] = [others == 3, True]
+        longer[12:15] = True
+        assert _by_chance(longer, worth, 12, 15, RULES) is chance
+    assert _by_chance(np.isin(np.arange(30), (12, 13)), worth, 12, 14, RULES), "two"
+    assert not _by_chance(np.isin(np.arange(30), (12, 13)), 6.0 * worth, 12, 14, RULES), "two, slow all along"
 
 
 def test_a_tenth_of_the_speed_is_news_where_steps_hardly_vary():

@@ -187,6 +187,14 @@ class MemberRules:
     """share of the most silent member's growth that nearly all of a slow stage's reach: 0.39 to 1 in 13 random slow
     stages, 0.22 at most in six captures and 13 random runs with one slow GPU,"""
 
+    stage_handed: float = 0.25
+    """Share of what steps take longer that a member's silences before messages to other stages grow by for them to
+    tell: 0.26 and more for one of the slow stage, or the slow GPU, in 26 of 31 random slowdowns of pipelines,"""
+
+    stage_handed_alike: float = 0.4
+    """and share of the most silent one's that nearly all of a slow stage's reach then: 0.65 to 1.0 in ten random slow
+    stages, 0.31 at most (0.0 as a rule) in 14 in which one GPU is slow."""
+
     stage_share: float = 0.9
     """Share of the blame for slower steps that the members of a slow stage have together, at least,"""
 

@@ -84,6 +84,11 @@ class TrustRules:
     capture evaluates or stands still, 0.1 to 0.25 where most GPUs, groups and switches are slow (seeds 3001 to 3300),
     """
 
+    member_messages: int = 8
+    """Messages that a member sends in a step, on average and at least, for these to tell whether it is slow all along.
+    In 16 long steps of healthy jobs, evaluations and checkpoints that stand still (0.7 and more in one part) no member
+    is below 0.81; in four random jobs with a slow GPU somebody is at 0.06 to 0.53."""
+
     more_bytes: float = 0.25
     """and share of a step's bytes that it may hold beyond one step: a clock that lost an end holds two."""
 
@@ -99,6 +104,15 @@ class TrustRules:
 
     unexplained_price: float = 4.0
     """Steps' worth of evidence that a stretch must bring: single long steps are nobody's news."""
+
+    unexplained_finer: float = 1.07
+    """Times by which one cut between slower and other steps is above the one before: half of what is news at least, so
+    that a cut lies between any two lengths that differ by as much."""
+
+    unexplained_before: int = 6
+    """Steps before a stretch that are clearly shorter than it is, where fewer than three are as short as the job's
+    usual one: twice as many. With three of them, and nothing asked of the longest other step, three of 448 windows of
+    healthy captures, all of them still being set up, had a false finding more."""
 
     unexplained_runs: int = 3
     """Runs of slower steps that a stretch may consist of: where usual ones come between them more often, the job's
