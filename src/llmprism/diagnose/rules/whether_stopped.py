@@ -2,8 +2,9 @@
 
 The weights are fitted (`benchmarks/ending_fit.py`) to 694 silences that were watched for a while and of which `endings`
 says so: 200 stops of random jobs (even seeds 80002 to 81800 and 130002 to 130600), 74 of captures, and most of these
-again as if they had been watched for shorter; and 56 normal ends, and windows that were cut while a job went on. A
-weight is in natural log odds per unit of its sign.
+again as if they had been watched for shorter; and 56 that are none: 47 normal ends, and nine windows that were cut in
+the longest silences of jobs that go on, which the script does not cut. By captures and the seeds 130002 to 130400 alone
+the script finds 1.6, 0.41, 0.71, -2.61, 3.28 and 0.91. A weight is in natural log odds per unit of its sign.
 """
 
 from __future__ import annotations
