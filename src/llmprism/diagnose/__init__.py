@@ -8,9 +8,9 @@
         explains it, how likely), slow_place_merge, slow_place_words (one finding per cause, in words)
     detectors                                     the list of detectors that look at one job:
         slow_stage (with silent_stage, blamed_stage), late_member (with stalls, holding, bouts, transport),
-        stopped (with ending, endings, first_to_stop, who_stopped, missing_order, noticed, dead_or_hung,
-        ends_in_silence, last_state, stand_together, usual_rest, byte_curves, heartbeats, fallen_silent, probes,
-        restarts),
+        stopped (with ending, endings, first_to_stop, who_stopped, whether_stopped, missing_order, noticed,
+        dead_or_hung, ends_in_silence, last_state, stand_together, usual_rest, byte_curves, heartbeats, fallen_silent,
+        probes, restarts),
         standstill (with silences), imbalance,
         blamed_member (with blame, own_gaps), unexplained (with throughout)
     trust, chance                                 what a finding must show before it is reported

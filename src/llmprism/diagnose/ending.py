@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmprism.model.job import JobState
+from llmprism.arrays import Float64
+from llmprism.diagnose.last_state import LastState
+from llmprism.diagnose.rules import FaultRules
+from llmprism.diagnose.usual_rest import WholeJob
+from llmprism.model.job import Job, JobState
 
-__all__ = ["Ending"]
+__all__ = ["Ending", "Stop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +19,7 @@ class Ending:
 
     `state` is running, ended, crashed or hung. `culprit` (row of the member, -1: nobody stands out) was due at
     `since_ns`, `lead_ns` before the next one; `chance` is how likely it is the one. `suspects` are who else may be to
-    blame, each with its chance, the likeliest first. `sure` is how sure it is that the job has not ended, where nobody
-    is to blame.
+    blame, each with its chance, the likeliest first. `sure` is how likely it is that the job broke off at all.
     `resumed_ns` is None where the job did not come back; `alive_ns` is the time of the last message of any sort between
     its members before it did.
     """
@@ -39,3 +42,24 @@ class Ending:
     @property
     def broken_off(self) -> bool:
         return self.state in (JobState.CRASHED, JobState.HUNG)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What is known of a silence: `running` of the silence itself, `whole` of the job as a whole, `state` of its
+    members, for how much longer than ever each of them was `silent_ns` since the set-up at `since_ns`, and `until_ns`
+    when it was watched. `connects`: the members connected anew before they went on."""
+
+    running: Ending
+    job: Job
+    whole: WholeJob
+    state: LastState
+    silent_ns: Float64
+    since_ns: int
+    until_ns: int
+    connects: bool
+
+    def watched(self, rules: FaultRules) -> bool:
+        """For so long that ranks of a job that ends have left?"""
+        long = min(rules.endings.watched_ns, rules.endings.watched_steps * self.running.period_ns)
+        return self.running.silence_ns >= long

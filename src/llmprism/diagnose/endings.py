@@ -8,6 +8,9 @@ step (`stand_together`) or after a whole number of steps, the job has ended, alt
 *Who stopped.* `last_state` knows when each member's next message was due, and `first_to_stop` who was missed. Who is to
 blame all signs decide together (`who_stopped`), but for a member that alone fell silent.
 
+*Whether at all.* Each gate takes the answer of the one before for a fact. Where they say that a job broke off, and it
+was watched for a while, signs that need no clock are weighed against them (`whether_stopped`).
+
 *Dead or hung.* Nobody writes to a dead rank; the peers of a hung one go on writing to it until they need its answer.
 Heartbeats that go on mean that ranks live, heartbeats that stop that they died.
 """
@@ -19,11 +22,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from llmprism.arrays import Bool, Float64
+from llmprism.arrays import Bool
 from llmprism.diagnose.byte_curves import training_messages
 from llmprism.diagnose.dead_or_hung import alone, hung, still_heard, talks_a_lot
-from llmprism.diagnose.ending import Ending
-from llmprism.diagnose.ends_in_silence import ends_in_silence, sure_of_a_stop
+from llmprism.diagnose.ending import Ending, Stop
+from llmprism.diagnose.ends_in_silence import ends_in_silence
 from llmprism.diagnose.fallen_silent import fallen_silent
 from llmprism.diagnose.first_to_stop import (
     due_with,
@@ -40,7 +43,8 @@ from llmprism.diagnose.heartbeats import Heartbeats
 from llmprism.diagnose.last_state import LastState, last_state
 from llmprism.diagnose.noticed import next_to_all_that_noticed
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.diagnose.usual_rest import WholeJob, rests_as_usual, whole_job
+from llmprism.diagnose.usual_rest import rests_as_usual, whole_job
+from llmprism.diagnose.whether_stopped import chance_of_a_stop, signs_of_whether
 from llmprism.diagnose.who_stopped import who_stopped
 from llmprism.model.flows import Window
 from llmprism.model.job import Job, JobState
@@ -91,53 +95,67 @@ def ending_at(
     if not connects and rests_as_usual(job, whole, running.silence_ns, period, rules):
         return running
     state = last_state(job, whole, until if talked is None else talked, period, rules)
-    set_up = int(steps.start_ns[int(np.argmin(steps.setup))])
-    silent = silent_as_never_before(job, state.last_ns, set_up)
+    since = int(steps.start_ns[int(np.argmin(steps.setup))])
+    silent = silent_as_never_before(job, state.last_ns, since)
+    stop = Stop(running, job, whole, state, silent, since, until, connects=connects)
+    found = _by_gates(stop, steps, rules)
+    if connects and found.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
+        return replace(found, state=JobState.CRASHED)
+    return found
+
+
+def _by_gates(stop: Stop, steps: Steps, rules: FaultRules) -> Ending:
+    """What one sign after the other says, each of which takes the last one's answer for a fact."""
+    running, state, period = stop.running, stop.state, stop.running.period_ns
     first = overdue_first(state, period, rules)
-    if first >= 0 and state.lossy and silent[first] < 0.0:
+    if first >= 0 and state.lossy and stop.silent_ns[first] < 0.0:
         first = -1  # it was silent for as long before, while its records were lost
-    quiet = whole.unusual_ns(period, rules) if state.exact else rules.endings.varying_quiet_steps * period
-    stopped = connects or running.silence_ns > quiet
-    if not stopped and not _missing(state, first, until, period, rules):
+    quiet = stop.whole.unusual_ns(period, rules) if state.exact else rules.endings.varying_quiet_steps * period
+    stopped = stop.connects or running.silence_ns > quiet
+    if not stopped and not _missing(state, first, stop.until_ns, period, rules):
         return running
-    long = min(rules.endings.watched_ns, rules.endings.watched_steps * period)
-    watched = running.silence_ns >= long  # ranks of a job that ends leave within that
+    watched = stop.watched(rules)
     talk_on = watched and bool(still_heard(running, state, rules).all())
-    ended = _at_rest(state, steps, period, rules) or (not talk_on and _all_said_goodbye(state, period, alive, rules))
-    gone = fallen_silent(job, last, until, set_up, rules) if watched and resumed is None else np.zeros(0, np.bool_)
-    missed = stopped and watched and (bool(gone.any()) or _surely_missed(running, job, state, silent, first, rules))
-    if ended and not connects and not missed:  # one that connects anew did not end: it was started again
+    goodbye = not talk_on and _all_said_goodbye(state, period, running.alive_ns, rules)
+    ended = _at_rest(state, steps, period, rules) or goodbye
+    missed = stopped and watched and (bool(_gone(stop, rules).any()) or _surely_missed(stop, first, rules))
+    if ended and not stop.connects and not missed:  # one that connects anew did not end: it was started again
         return _as(running, JobState.ENDED) if stopped else running
-    together = not connects and not missed and not _went_on_without(state, first, rules)
+    together = not stop.connects and not missed and not _went_on_without(state, first, rules)
     late = rules.endings.together_steps * period
     if not together or not _may_rest(state, period, rules):
-        late = min(late, _unlike_any_ns(job, running, set_up, rules))
+        late = min(late, _unlike_any_ns(stop, rules))
     if together and running.silence_ns <= late:
         return running  # all stand at the same point: the next message may be late
-    silenced = _silenced(running, job, state, silent, gone, until, rules)
-    firsts, times = (first, silenced), (until, late)
-    blamed = _blamed(running, job, whole, state, firsts, silent, times, rules, connects=connects, sure=missed)
-    if connects and blamed.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
-        return replace(blamed, state=JobState.CRASHED)
-    return blamed if connects or not watched else _unless_ended(blamed, state, whole, rules)
+    blamed = _blamed(stop, (first, _silenced(stop, rules)), late, rules, sure=missed)
+    return blamed if stop.connects or not watched else _unless_ended(blamed, stop, rules)
 
 
-def _silenced(
-    running: Ending, job: Job, state: LastState, silent: Float64, gone: Bool, until: int, rules: FaultRules
-) -> int:
+def _gone(stop: Stop, rules: FaultRules) -> Bool:
+    """Members that have fallen silent while the others talk on; not before a job comes back, when agents talk."""
+    if stop.running.resumed_ns is not None or not stop.watched(rules):
+        return np.zeros(len(stop.job.members), np.bool_)
+    return fallen_silent(stop.job, stop.running.last_ns, stop.until_ns, stop.since_ns, rules)
+
+
+def _silenced(stop: Stop, rules: FaultRules) -> int:
     """The member that fell silent first, whatever was due: next to all that noticed, or alone silent while the others
-    talk on (not before a job comes back, when agents talk, too), or `silent` for longer than ever; -1: nobody."""
+    talk on (not before a job comes back, when agents talk, too), or `silent_ns` for longer than ever; -1: nobody."""
+    running, state = stop.running, stop.state
     if running.resumed_ns is None:
-        dead = next_to_all_that_noticed(job, state, running.period_ns, until, rules)
+        dead = next_to_all_that_noticed(stop.job, state, running.period_ns, stop.until_ns, rules)
+        gone = _gone(stop, rules)
         if dead >= 0 or gone.sum() == 1:
             return dead if dead >= 0 else int(np.argmax(gone))
-    return silent_first(state, silent, running.period_ns, rules) if running.step >= rules.endings.few_steps else -1
+    return (
+        silent_first(state, stop.silent_ns, running.period_ns, rules) if running.step >= rules.endings.few_steps else -1
+    )
 
 
-def _unless_ended(blamed: Ending, state: LastState, whole: WholeJob, rules: FaultRules) -> Ending:
+def _unless_ended(blamed: Ending, stop: Stop, rules: FaultRules) -> Ending:
     """The same, or a normal end where all fell silent at once when a step may have been over."""
-    overdue, steps = _surely_overdue(state, rules), whole.stands_at_an_end(rules)
-    ended = blamed.broken_off and ends_in_silence(state, overdue, blamed.period_ns, rules, whole_steps=steps)
+    overdue, steps = _surely_overdue(stop.state, rules), stop.whole.stands_at_an_end(rules)
+    ended = blamed.broken_off and ends_in_silence(stop.state, overdue, blamed.period_ns, rules, whole_steps=steps)
     return _as(blamed, JobState.ENDED) if ended else blamed
 
 
@@ -208,11 +226,12 @@ def _may_rest(state: LastState, period: float, rules: FaultRules) -> bool:
     return rests and not _has_begun_again(state, period, rules)
 
 
-def _unlike_any_ns(job: Job, running: Ending, since_ns: int, rules: FaultRules) -> float:
+def _unlike_any_ns(stop: Stop, rules: FaultRules) -> float:
     """Some times as long as the whole job was ever silent since its set-up, and two seconds at least: by less than that
     a message may be late."""
-    rule, transfers = rules.endings, job.transfers
-    rows = training_messages(job) & (transfers.start_ns >= since_ns) & (transfers.start_ns <= running.last_ns)
+    rule, transfers = rules.endings, stop.job.transfers
+    seen = (transfers.start_ns >= stop.since_ns) & (transfers.start_ns <= stop.running.last_ns)
+    rows = training_messages(stop.job) & seen
     order = stable_order(transfers.start_ns[rows])
     start, end = transfers.start_ns[rows][order], np.maximum.accumulate(transfers.end_ns[rows][order])
     return max(rule.watched_ns, rule.hang_growth * float((start[1:] - end[:-1]).max(initial=0)))
@@ -229,11 +248,12 @@ def _has_begun_again(state: LastState, period: float, rules: FaultRules) -> bool
     return begun and state.rested_ns >= rules.endings.surely_resting * state.rest_ns > 0.0
 
 
-def _surely_missed(running: Ending, job: Job, state: LastState, silent: Float64, first: int, rules: FaultRules) -> bool:
-    """Did others go on for long after a member was due, or was it `silent` for longer than ever since the set-up, or is
+def _surely_missed(stop: Stop, first: int, rules: FaultRules) -> bool:
+    """Did others go on for long after a member was due, or was it silent for longer than ever since the set-up, or is
     it the only one that does not announce its next message? Then no job has ended here, wherever it rests."""
-    least = rules.endings.in_vain * running.period_ns
-    if _left_out(state, first, rules) and talks_a_lot(job, running, rules):
+    state, silent = stop.state, stop.silent_ns
+    least = rules.endings.in_vain * stop.running.period_ns
+    if _left_out(state, first, rules) and talks_a_lot(stop.job, stop.running, rules):
         return True
     if bool((silent >= least).any()):
         return True
@@ -269,46 +289,46 @@ def _all_said_goodbye(state: LastState, period: float, alive: int, rules: FaultR
     return not (state.exact and beats.go_on(alive, rules.endings.talk_on))
 
 
-def _blamed(
-    running: Ending,
-    job: Job,
-    whole: WholeJob,
-    state: LastState,
-    firsts: tuple[int, int],
-    silent: Float64,
-    times: tuple[int, float],
-    rules: FaultRules,
-    *,
-    connects: bool,
-    sure: bool,
-) -> Ending:
-    """`firsts` are who was due first and who fell silent first (-1: nobody), `silent` for how much longer than ever
-    each has been. `sure`: somebody was surely missed, so that the job has neither ended nor only paused. `times` are
-    until when it was watched, and for how long its next message may be late."""
-    (first, silenced), (until, late) = firsts, times
+def _blamed(stop: Stop, firsts: tuple[int, int], late: float, rules: FaultRules, *, sure: bool) -> Ending:
+    """`firsts` are who was due first and who fell silent alone (-1: nobody), `late` for how long the next message may
+    be. `sure`: somebody was surely missed, so that the job has neither ended nor only paused."""
+    (first, alone), running, state = firsts, stop.running, stop.state
     owes = first >= 0 and state.exact and first == first_to_owe(state, running.period_ns, rules)
     missed = sure or owes or _went_on_without(state, first, rules)
-    if not missed and not connects and _may_have_ended(state, running, rules):
+    if not missed and not stop.connects and _may_have_ended(state, running, rules):
         return _as(running, JobState.ENDED)
-    stands_out = silenced >= 0 or (missed and (owes or _surely_first(state, first, job.places, running, rules)))
-    if not stands_out and not connects:
+    stands_out = alone >= 0 or (missed and (owes or _surely_first(state, first, stop.job.places, running, rules)))
+    if not stands_out and not stop.connects:
         if running.silence_ns <= max(late, 0 if sure else rules.endings.watched_ns):
             return running  # nobody is surely missing: the next message may be late
         if not sure and not state.exact and not heard_after(state, rules).any():
             return _as(running, JobState.ENDED)  # it may rest here: its bytes do not tell, and nobody noticed a death
-    suspects = who_stopped(job, whole, state, silent, running.period_ns, rules)
-    culprit = silenced if silenced >= 0 else suspects.culprit(rules)
-    chance = rules.endings.sure_silenced if silenced >= 0 else suspects.sure
+    return _broke_off(stop, alone, rules)
+
+
+def _broke_off(stop: Stop, alone: int, rules: FaultRules) -> Ending:
+    """The ending of a job that broke off, with who is to blame: the member that fell silent `alone` (-1: there is
+    none), or the likeliest of the suspects. Where the silence was watched, the signs that need no clock must agree."""
+    running, state = stop.running, stop.state
+    suspects = who_stopped(stop.job, stop.whole, state, stop.silent_ns, running.period_ns, rules)
+    sure = 1.0
+    if stop.watched(rules) and not stop.connects:
+        signs = signs_of_whether(running, stop.job, state, suspects, rules, singled_out=alone >= 0)
+        sure = chance_of_a_stop(signs, rules)
+        if sure < rules.whether_stopped.broken:
+            return _as(running, JobState.ENDED)
+    culprit = alone if alone >= 0 else suspects.culprit(rules)
+    chance = rules.endings.sure_silenced if alone >= 0 else suspects.sure
     due = np.nan_to_num(state.due_ns[culprit] if culprit >= 0 else np.nan, nan=float(running.last_ns))
     return replace(
         running,
-        state=JobState.HUNG if hung(running, job, state, culprit, until, rules) else JobState.CRASHED,
+        state=JobState.HUNG if hung(running, stop.job, state, culprit, stop.until_ns, rules) else JobState.CRASHED,
         culprit=culprit,
         since_ns=int(min(due, running.last_ns)),
         lead_ns=_lead_ns(state, culprit) if culprit >= 0 else 0.0,
         chance=chance if culprit >= 0 else 0.0,
         suspects=tuple(one for one in suspects.likeliest if one[0] != culprit),
-        sure=1.0 if connects else sure_of_a_stop(state, _surely_overdue(state, rules), running.period_ns, rules),
+        sure=sure,
     )
 
 

@@ -24,7 +24,7 @@ from llmprism.diagnose.first_to_stop import heard_after
 from llmprism.diagnose.last_state import LastState
 from llmprism.diagnose.rules import RULES, FaultRules
 
-__all__ = ["ends_in_silence", "sure_of_a_stop"]
+__all__ = ["ends_in_silence"]
 
 
 def ends_in_silence(
@@ -52,15 +52,6 @@ def _noticed(state: LastState, rules: FaultRules) -> bool:
     if state.talks or not np.isfinite(usual):
         return bool(heard.any())
     return bool(heard.mean() > usual + np.sqrt(usual * (1.0 - usual) / heard.size))
-
-
-def sure_of_a_stop(state: LastState, overdue: Bool, period_ns: float, rules: FaultRules = RULES) -> float:
-    """How sure it is that a job was stopped, and did not end, of which nobody is to blame: not very where nobody was
-    missed when the last message was sent, and nobody is heard any more."""
-    if bool(overdue.any()) or not state.silent_at_once(rules):
-        return 1.0
-    odds = _odds(state, overdue, period_ns, rules)
-    return odds / (1.0 + odds) if np.isfinite(odds) else rules.endings.sure_unmissed
 
 
 def _odds(state: LastState, overdue: Bool, period_ns: float, rules: FaultRules) -> float:

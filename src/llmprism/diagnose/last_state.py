@@ -52,7 +52,8 @@ class LastState:
     small for bytes to tell. `lossy`: the collector loses records, since some steps of members have too few bytes.
     `after_whole_steps`: by bytes the clock saw a step end just before; `begun_anew`: it saw one end long before, and
     little was sent since. `together`: all members that send as much in
-    a step stand at the same point of it (`stand_together`), `apart` by how many messages they are not.
+    a step stand at the same point of it (`stand_together`), `apart` by how many messages they are not, `usually_apart`
+    by how many while messages flow.
     """
 
     last_ns: int
@@ -83,6 +84,7 @@ class LastState:
     rests: float = 0.0
     alike: float = 0.0
     apart: float = float("nan")
+    usually_apart: float = float("nan")
 
     @property
     def due_ns(self) -> Float64:
@@ -140,6 +142,7 @@ def last_state(
         begun_anew=whole.begun_anew(rules),
         together=stand_together(apart, usually_apart, rules),
         apart=apart,
+        usually_apart=usually_apart,
     )
 
 

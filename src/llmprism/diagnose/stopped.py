@@ -120,7 +120,8 @@ def _confidence(ending: Ending, rules: FaultRules) -> float:
         return round(min(rule.sure_nobody, ending.sure), 3)
     watched = ending.last_ns - ending.since_ns + ending.silence_ns
     early = ending.state is JobState.HUNG and watched < max(rule.watched_steps * period, rule.watched_ns)
-    return round(min(ending.chance, rule.sure_early) if early else ending.chance, 3)
+    sure = ending.chance * ending.sure
+    return round(min(sure, rule.sure_early) if early else sure, 3)
 
 
 def _evidence(ending: Ending) -> tuple[Evidence, ...]:

@@ -251,7 +251,7 @@ def test_all_that_stop_in_the_middle_of_a_message_do_not_hang():
     first, second = ring(STEPS, ROUNDS[:1]), ring(STEPS, ROUNDS[1:2])
     half = [flow._replace(end_ns=flow.start_ns + 2 * MS, bytes=SIZE // 2) for flow in second]
     assert ending([*WHOLE, *small, *first, *half], LAST + 10 * SECOND).state is JobState.CRASHED
-    assert ending([*WHOLE, *small, *first, *second], LAST + 10 * SECOND).state is JobState.HUNG
+    assert ending([*WHOLE, *small, *first, *second], LAST + 10 * SECOND).state is JobState.ENDED
 
 
 def test_where_bytes_do_not_tell_where_a_member_stands_only_silences_name_one():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from llmprism.diagnose.ends_in_silence import ends_in_silence, sure_of_a_stop
+from llmprism.diagnose.ends_in_silence import ends_in_silence
 from llmprism.diagnose.last_state import LastState
 from llmprism.diagnose.rules import RULES
 
@@ -60,7 +60,6 @@ def test_one_word_after_the_last_message_is_a_sign_that_something_stopped_them()
 def test_a_short_rest_that_has_few_like_it_is_an_end(rest_ms, rests, ended):
     state = replace(AT_A_REST, rest_ns=rest_ms * float(MS), rests=float(rests))
     assert ends_in_silence(state, NOBODY, PERIOD) is ended
-    assert (sure_of_a_stop(state, NOBODY, PERIOD) < 0.5) is ended
 
 
 def test_the_more_rests_are_alike_the_less_likely_steps_end_at_one_of_them():
@@ -86,9 +85,3 @@ def test_where_bytes_do_not_tell_the_clock_does_if_nobody_was_due():
 def test_where_one_is_missed_or_ahead_of_the_others_they_do_not_rest():
     assert not ends_in_silence(AT_A_REST, NOT_ALL, PERIOD)
     assert not ends_in_silence(replace(AT_A_REST, apart=2.0 * RULES.endings.level), NOBODY, PERIOD)
-
-
-def test_a_stop_is_sure_only_where_one_was_missed_or_somebody_is_heard():
-    assert sure_of_a_stop(IN_FLOW, NOBODY, PERIOD) == RULES.endings.sure_unmissed
-    assert sure_of_a_stop(IN_FLOW, NOT_ALL, PERIOD) == 1.0
-    assert sure_of_a_stop(replace(IN_FLOW, heard_ns=np.full(4, LAST + 40 * MS)), NOBODY, PERIOD) == 1.0

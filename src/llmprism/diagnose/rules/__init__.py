@@ -18,6 +18,7 @@ from llmprism.diagnose.rules.places import PlaceRules
 from llmprism.diagnose.rules.standstill import StandstillRules
 from llmprism.diagnose.rules.storage import StorageRules
 from llmprism.diagnose.rules.trust import TrustRules
+from llmprism.diagnose.rules.whether_stopped import WhetherStoppedRules
 from llmprism.diagnose.rules.who_stopped import WhoStoppedRules
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "StandstillRules",
     "StorageRules",
     "TrustRules",
+    "WhetherStoppedRules",
     "WhoStoppedRules",
 ]
 
@@ -46,6 +48,7 @@ class FaultRules:
     members: MemberRules = field(default_factory=MemberRules)
     blame: BlameRules = field(default_factory=BlameRules)
     endings: EndingRules = field(default_factory=EndingRules)
+    whether_stopped: WhetherStoppedRules = field(default_factory=WhetherStoppedRules)
     who_stopped: WhoStoppedRules = field(default_factory=WhoStoppedRules)
     standstill: StandstillRules = field(default_factory=StandstillRules)
     storage: StorageRules = field(default_factory=StorageRules)

@@ -339,10 +339,7 @@ class EndingRules:
 
     sure_pause: float = 0.6
     """the same where a job whose ranks live begins no further step for many short ones, which an evaluation may be:
-    four random ones of four hang;"""
-
-    sure_unmissed: float = 0.55
-    """the same where nobody was missed and nobody is heard any more: of three, two were normal ends;"""
+    four random ones of four hang."""
 
     most_suspects: int = 3
     """Members that are listed as alternatives."""
