@@ -57,6 +57,10 @@ class StepEndRules:
     first_burst: float = 0.15
     """Share of a step's bytes that the first burst takes at most: two layers and the embedding."""
 
+    longer_after: float = 1.3
+    """Pause after a light burst relative to the one before it, from which the light burst ends the step: the first
+    pause of the next step's forward pass is half as long as those of the backward pass."""
+
     most_bursts: int = 25
     """Bursts that are distinguished when the place is looked for in each step: it varies by more than a hundredth."""
 
@@ -151,6 +155,9 @@ class StepEndRules:
     """Share of a step by which ticks vary around their phase in any case. Beyond that they may vary by as much as the
     steps of the clock do: real chains vary by 0.1 to 0.8 of it, chains that jump by twice and more."""
 
+    evenly: float = 2.0
+    """How much more the ticks at one phase may vary than the steps of the clock do, as real chains do (above)."""
+
     phases_compared: int = 100
     """Ticks whose phase is tried for that of most."""
 
@@ -165,7 +172,8 @@ class StepEndRules:
     """Places of the step, in equal bytes, at which the tiny messages are counted."""
 
     take_part: float = 0.25
-    """Tiny messages per step and member at the place: the exchange goes round all of them, partly within servers."""
+    """Tiny messages per step and member at the place, beyond those that come by chance while steps are there: the
+    exchange goes round all of them, partly within servers."""
 
     norm_seen: float = 0.7
     """Share of the steps in which it must be seen there."""
@@ -176,6 +184,9 @@ class StepEndRules:
 
     beyond_chatter: float = 1.5
     """Share of the tiny messages in a pause relative to its share of the time: heartbeats come at any time."""
+
+    chatter_moments: int = 200
+    """Moments of each step at which it is asked where in its bytes it is: four for each of the places."""
 
     exchanged_alone: float = 0.8
     """Share of the tiny messages that are exchanged in the optimizer's pause where nothing else exchanges any."""
@@ -244,6 +255,22 @@ class StepEndRules:
     gathered_at_least: float = 0.1
     """Share of a pair's bytes of a step that it sends in the first half of the passes where it gathers there: the
     gathering is a third to a half of all (2-byte parameters against gradients of 2 or 4 bytes)."""
+
+    still_gathers: float = 0.25
+    """Time from the first stage's last gather to its first activation, relative to that between its first two
+    activations, below which it computed while it gathered. Whoever gathers first has a whole forward pass between; the
+    second activation comes one pass later, or three where it waits for a gradient."""
+
+    exchanged_ahead: float = 0.01
+    """Share of its bytes of a step that the first stage may send after its last gather: what a pass exchanges."""
+
+    single_messages: float = 0.1
+    """Quantile of the sizes of records at which they hold one message: sequences are of several lengths, and most
+    records may hold several messages."""
+
+    left_to_gather: float = 0.02
+    """Share of its bytes of a step that the first stage must have gathered before its first activation, for a place to
+    be looked for where it began to: bytes vary by as much."""
 
     gathered_once: float = 0.15
     """Bytes in the next eighth of the passes relative to those: what every pass needs is sent throughout."""
