@@ -99,3 +99,9 @@ def test_a_norm_at_the_beginning_of_the_pause_moves_no_end():
     transfers = ring([(0, 100), (150, 200)], norms=[360, 365])
     moved = after_control(transfers, every(transfers), clock_at(350))
     assert np.array_equal(moved.boundary_ns, clock_at(350).boundary_ns)
+
+
+def test_heartbeats_that_meet_by_chance_are_no_exchange():
+    """Every pair sends a tiny message a hundred times in a step; where a step spends long, there are many."""
+    transfers = ring([(0, 100), (150, 200)], norms=range(3, 1000, 10), members=8)
+    assert optimizer_pause(transfers, every(transfers), clock_at(120)) is None
