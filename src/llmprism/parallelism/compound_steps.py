@@ -101,8 +101,10 @@ def are_alike(pauses: Pauses, fast: Int64, slow: Int64, rules: LayoutRules = RUL
     if place is None:
         return False
     lengths = _part_lengths(pauses, fast, rules)
-    if not np.isfinite(lengths[:, 0]).any():  # a message in each: they have no parts
+    if not np.isfinite(lengths[:, 0]).any():  # a message in each: they have no parts, and must be even themselves
         lengths = np.log2(np.diff(fast))[:, None]
+        if float(median(np.abs(lengths - median(lengths)))) > rules.clock.pause_resolution_bits:
+            return False
     compound = _saved(lengths, place, rules)
     return compound is not None and compound.bits <= 0.0
 

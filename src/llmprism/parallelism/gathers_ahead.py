@@ -65,14 +65,15 @@ class _Under:
 
 
 def _under_the_passes(shards: Silences, asleep: Int64, awake: Int64, rules: LayoutRules) -> _Under | None:
-    """None where the first stage sends throughout its passes."""
+    """None where the first stage sends throughout its passes, or begins to in the midst of them."""
     length = asleep[1:] - awake[:-1]
     places = np.stack([awake[:-1] + length * eighths // 8 for eighths in range(6)])
     sent = bytes_at(shards, places.ravel()).reshape(places.shape)
     parts: Float64 = np.median(np.diff(sent, axis=0), axis=1)
     whole = float(median(np.diff(bytes_at(shards, awake))))
     still = np.flatnonzero(parts[::-1].cumsum()[::-1] > rules.ends.first_waits * whole)
-    return None if still.size == parts.size else _Under(whole, float(parts[: still.size].sum()))
+    at_once = not still.size or parts[0] >= rules.ends.gathers_at_once * parts.max()
+    return _Under(whole, float(parts[: still.size].sum())) if at_once and still.size < parts.size else None
 
 
 def _still_gathers(

@@ -9,7 +9,7 @@ from unit.builders import MS, Flow, transfer_table
 
 STEPS, STEP, MB, PASS = 10, 400, 1_000_000, 20
 """Milliseconds: three activations, a forward pass apart; their gradients come back until 290 ms, and the first stage
-reduces 80 MB from 310 ms on and gathers as much or half as much from 360 ms on."""
+reduces 80 MB from 310 ms on and gathers as much or half as much from 360 ms on. The second one reduces earlier, too."""
 
 
 def job(gathers_ms, overlapped, exchanged=0):
@@ -33,7 +33,9 @@ def job(gathers_ms, overlapped, exchanged=0):
                 send(("ab", "ba"), awake - STEP + batch * (PASS + 1) - 2, 1, exchanged * MB)
         for piece in range(40):
             send(("ab", "ba"), 310 + piece, 1, 2 * MB)
-            send(("cd", "dc"), 200 + piece, 1, 2 * MB)
+            send(("cd", "dc"), 310 + piece, 1, 2 * MB)
+        for piece in range(30):
+            send(("cd", "dc"), 100 + piece, 1, MB)
     table = transfer_table(flows)
     names = table.addresses
     pairs = [names[a] + names[b] for a, b in zip(table.pair_src, table.pair_dst, strict=True)]
@@ -59,3 +61,11 @@ def test_what_is_gathered_before_the_forward_pass_belongs_to_the_step(exchanged)
     table, sign, gradient, _ = job(40, overlapped=False, exchanged=exchanged)
     clock = clock_at(400)
     assert before_gathers_ahead(table, sign, gradient, clock) is clock
+
+
+def test_what_is_sent_in_the_midst_of_the_passes_is_no_gathering():
+    """Where the direction is not known yet, the first stage may be the last one, which reduces while the other computes
+    its backward pass."""
+    table, sign, gradient, awake = job(40, overlapped=False)
+    clock = clock_at(awake)
+    assert before_gathers_ahead(table, -sign, gradient, clock) is clock

@@ -261,6 +261,10 @@ class StepEndRules:
     activations, below which it computed while it gathered. Whoever gathers first has a whole forward pass between; the
     second activation comes one pass later, or three where it waits for a gradient."""
 
+    gathers_at_once: float = 0.5
+    """Bytes in the first eighth of the passes relative to the most in another one: gathers go on from before the first
+    activation. What the last stage reduces, where the direction of the pipelines is wrong, begins in their midst."""
+
     exchanged_ahead: float = 0.01
     """Share of its bytes of a step that the first stage may send after its last gather: what a pass exchanges."""
 
