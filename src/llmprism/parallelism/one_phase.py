@@ -31,8 +31,7 @@ class Ticks:
 
 
 def in_one_phase(ticks: Ticks, silences: Silences, clock: StepClock, rules: LayoutRules = RULES) -> Ticks | None:
-    """The ticks, those that left the phase of the others put back; None where there is no phase that most have, or
-    where they are not even at it."""
+    """The ticks, those that left the phase of the others put back; None where there is no phase that most have."""
     when = silences.begin_ns[ticks.silence]
     step = clock.step_at(when)
     inside = step >= 0
@@ -48,9 +47,7 @@ def in_one_phase(ticks: Ticks, silences: Silences, clock: StepClock, rules: Layo
     if share < rules.ends.ticks_in_phase:
         return None
     nearest = int(np.argmin(np.abs(off)))
-    placed = _at_phase(float(phase[nearest] - off[nearest]), silences, clock, rules)
-    even = _jitter(silences.begin_ns[placed.silence]) <= rules.ends.evenly * max(rules.ends.negligible_jitter, jitter)
-    return placed if even else None
+    return _at_phase(float(phase[nearest] - off[nearest]), silences, clock, rules)
 
 
 def _from_most(phase: Float64, rules: LayoutRules) -> Float64:

@@ -13,7 +13,8 @@ the pause of the optimizer. What that says about the end of the step depends on 
   layers in that burst (ZeRO 3 that keeps them), and the step ends before it.
 
 Where the crowds fill the whole pause, the optimizer itself communicates, and the step ends with the last of them.
-Where tiny messages come all the time (gloo announces every transfer) or never, nothing is said.
+Where tiny messages come all the time (gloo announces every transfer), where steps do not pause, or never, nothing is
+said.
 """
 
 from __future__ import annotations
@@ -79,24 +80,12 @@ def optimizer_pause(
     if not crowded or (order.size > 1 and pauses[order[0]] < rules.ends.clearly_longer * pauses[order[1]]):
         return None
     near = _near(place[step >= 0], crowded[order[0]], rules)
-    if near.mean() < rules.ends.beyond_chatter * pauses[order[0]]:
-        return None
-    by_chance = _near(_chatter_places(silences, clock, rules), crowded[order[0]], rules).mean()
-    if near.sum() - by_chance * near.size < rules.ends.take_part * members * fold.steps:
+    if pauses[order[0]] <= 0.0 or near.mean() < rules.ends.beyond_chatter * pauses[order[0]]:
         return None
     found = _end_after(crowded[order[0]], fold, rules)
     if order.size > 1 and not found.longest:
         return None
     return replace(found, alone=_share_of_steps(near, step[step >= 0]) >= rules.ends.exchanged_alone)
-
-
-def _chatter_places(silences: Silences, clock: StepClock, rules: LayoutRules) -> Float64:
-    """The places of messages that come evenly in time: where a step spends long, or sends little, most of them."""
-    moments = np.linspace(
-        clock.boundary_ns[0], clock.boundary_ns[-1], rules.ends.chatter_moments * (clock.boundary_ns.size - 1)
-    ).astype(np.int64)
-    place, step = _place_of(silences, moments, clock)
-    return place[step >= 0]
 
 
 def _share_of_steps(near: Bool, step: Int64) -> float:

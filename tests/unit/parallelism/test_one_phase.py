@@ -51,14 +51,3 @@ def test_a_chain_that_is_evener_than_a_clock_that_changes_its_phase_stays():
     astray = StepClock(wandering.astype(np.int64), np.ones(20, dtype=np.bool_), 1.0)
     ticks = ticks_at(quiet, np.arange(20) * STEP + 500)
     assert in_one_phase(ticks, quiet, astray) is ticks
-
-
-def test_no_phase_where_pauses_of_micro_batches_take_turns():
-    """Each of five pauses within a tenth of a step is the longest one now and then; the clock is even."""
-    places = np.array([100, 130, 160, 190, 220])
-    longest = np.random.default_rng(1).integers(0, 5, 20)
-    quiet = silences(places)
-    length = np.where(np.arange(quiet.count) % 5 == np.repeat(longest, 5), 500, 50).astype(np.int64)
-    quiet = Silences(quiet.begin_ns, length, quiet.bytes_before)
-    times = np.arange(20) * STEP + np.where(np.arange(20) % 2 == 0, 100, 220)
-    assert in_one_phase(ticks_at(quiet, times), quiet, clock()) is None

@@ -155,9 +155,6 @@ class StepEndRules:
     """Share of a step by which ticks vary around their phase in any case. Beyond that they may vary by as much as the
     steps of the clock do: real chains vary by 0.1 to 0.8 of it, chains that jump by twice and more."""
 
-    evenly: float = 2.0
-    """How much more the ticks at one phase may vary than the steps of the clock do, as real chains do (above)."""
-
     phases_compared: int = 100
     """Ticks whose phase is tried for that of most."""
 
@@ -172,8 +169,7 @@ class StepEndRules:
     """Places of the step, in equal bytes, at which the tiny messages are counted."""
 
     take_part: float = 0.25
-    """Tiny messages per step and member at the place, beyond those that come by chance while steps are there: the
-    exchange goes round all of them, partly within servers."""
+    """Tiny messages per step and member at the place: the exchange goes round all of them, partly within servers."""
 
     norm_seen: float = 0.7
     """Share of the steps in which it must be seen there."""
@@ -184,9 +180,6 @@ class StepEndRules:
 
     beyond_chatter: float = 1.5
     """Share of the tiny messages in a pause relative to its share of the time: heartbeats come at any time."""
-
-    chatter_moments: int = 200
-    """Moments of each step at which it is asked where in its bytes it is: four for each of the places."""
 
     exchanged_alone: float = 0.8
     """Share of the tiny messages that are exchanged in the optimizer's pause where nothing else exchanges any."""
