@@ -98,7 +98,14 @@ def are_alike(pauses: Pauses, fast: Int64, slow: Int64, rules: LayoutRules = RUL
     """Does the place in the slower step tell nothing at all about how long the ticks of the faster one and their parts
     take? Not known, and so False, where they are no part of it."""
     place = ticks_in_steps(fast, slow, rules)
-    compound = None if place is None else _saved(_part_lengths(pauses, fast, rules), place, rules)
+    if place is None:
+        return False
+    lengths = _part_lengths(pauses, fast, rules)
+    if not np.isfinite(lengths[:, 0]).any():  # a message in each: they have no parts, and must be even themselves
+        lengths = np.log2(np.diff(fast))[:, None]
+        if float(median(np.abs(lengths - median(lengths)))) > rules.clock.pause_resolution_bits:
+            return False
+    compound = _saved(lengths, place, rules)
     return compound is not None and compound.bits <= 0.0
 
 

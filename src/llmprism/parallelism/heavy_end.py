@@ -5,7 +5,9 @@ differ: forward, each layer is gathered; backward, it is gathered again and its 
 twice as long to compute. So between two pauses the backward pass sends two or three times as much as the forward pass,
 with accumulated gradients only in the last pass. A step ends where heavy bursts before give way to light ones after.
 The first burst of a step may be heavy too, because the first layers are gathered ahead; so of the two pauses around
-the last heavy burst the longer one is the end: the optimizer takes longer than a layer.
+the last heavy burst the longer one is the end: the optimizer takes longer than a layer. And the last layer's reduction
+may be a light burst of its own, cut off from the gathers that would make it a heavy one; then it is the pause after it
+that is clearly longer, and the end.
 
 Buckets of replicated training leave a few pauses in a step, and any order of their sizes: what has no more pauses than
 they is not judged.
@@ -151,11 +153,23 @@ def _best_place(
     earlier = before[often[before] & (mean[before] >= 0.5 * mean[best])]
     if earlier.size and pause[earlier[0]] / seen[earlier[0]] > pause[best] / seen[best]:
         best = int(earlier[0])
+    best = _after_the_last(best, often, pause / np.maximum(seen, 1.0), rules)
     around = np.abs((place - (best + 0.5) / rule.heavy_places + 0.5) % 1.0 - 0.5) <= 1.5 / rule.heavy_places
     offset = (place[around] - (best + 0.5) / rule.heavy_places + 0.5) % 1.0 - 0.5
     shift = ((best + 0.5) / rule.heavy_places + float(np.median(offset))) % 1.0
     bursts = round(step_bytes / float(np.median(weight)))
     return HeavyEnd(shift, min(max(2, bursts), rule.most_bursts))
+
+
+def _after_the_last(best: int, often: Bool, pause: Float64, rules: LayoutRules) -> int:
+    """The next place after the best one at which most steps pause, if it is within a burst of it and the pause is
+    clearly longer; else the best one."""
+    rule = rules.ends
+    after = (best + 2 + np.arange(int(rule.compared_bytes * rule.heavy_places))) % rule.heavy_places
+    apart = after[often[after] & ~often[after - 1]]  # a pause is seen at three places in a row
+    following = int(apart[0]) + 1 if apart.size else best
+    following %= rule.heavy_places
+    return following if pause[following] >= rule.longer_after * pause[best] else best
 
 
 def _around(slot: Int64, values: Float64, rules: LayoutRules) -> Float64:

@@ -43,12 +43,12 @@ from llmprism.parallelism.micro_batches import micro_batches
 from llmprism.parallelism.pair_kinds import LinkKinds, judge_links, reconcile, without_false_pipelines
 from llmprism.parallelism.partial_layout import PartialLayout, muted
 from llmprism.parallelism.quiet_end import quiet_ends
-from llmprism.parallelism.rival_clocks import BestClock, best_clock
+from llmprism.parallelism.rival_clocks import BestClock, best_clock, parts_of_steps
 from llmprism.parallelism.roles import pairs_of_kind
 from llmprism.parallelism.routed_pairs import routed_pairs
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.schedule_fit import ScheduleFit
-from llmprism.parallelism.sharded_job import ShardedJob, find_sharding
+from llmprism.parallelism.sharded_job import ShardedJob, after_last_pass, find_sharding
 from llmprism.parallelism.sharded_stages import first_gather_clock, longest_rest_clock
 from llmprism.parallelism.shared_links import after_collectives
 from llmprism.parallelism.slower_layout import slower_rivals, surer_layout
@@ -179,6 +179,9 @@ def _with_sharding(draft: PartialLayout) -> PartialLayout:
         sharded = ShardedJob(Sharding.ZERO, draft.groups, draft.clock, draft.best.passes)
     else:
         sharded = find_sharding(*seen, has_pipelines=bool(draft.pipes.members), rules=draft.rules)
+        if not draft.pipes.members and sharded.clock is draft.clock:  # nothing told where they end
+            parts, everyone = parts_of_steps(draft.best, draft.rules), pairs_inside(draft.job.transfers, draft.groups)
+            sharded = after_last_pass(draft.job.transfers, everyone, sharded, parts, draft.rules)
     if draft.composed is not None and not draft.composed.sharded:
         sharded = replace(sharded, groups=draft.groups, hybrid=False)
     elif draft.composed is not None and draft.composed.halves:

@@ -76,7 +76,8 @@ def counted_from_end(
     found = _from_end(transfers, bulk, links, ticks, end, rules)
     if found is None or (links and not _all_answered(passes, links, silences.begin_ns, clock, rules)):
         return clock
-    ticks_too_late = found.early > 0.0 and (bool(links) or found.whole) and found.steps == 1 and not placed
+    gathers = (bool(links) and 1 <= found.steps <= 2) or (found.whole and found.steps == 1)
+    ticks_too_late = found.early > 0.0 and gathers and not placed
     if not ticks_too_late and (found.early != 0.0 or found.steps < 1 or ticks.size < clock.boundary_ns.size):
         return clock
     when = _reached(transfers.pair_offsets, transfers.end_ns, transfers.bytes, found.pairs, found.due)
@@ -114,7 +115,8 @@ class _FromEnd:
     """Pairs whose steps repeat, what each will have sent by the end of the step at each tick and at those that are
     missing after the last, the share of a step that all of them send between that and the ticks (`early`, for the next
     step; negative: after the ticks), and how many steps after the last tick the job ended. `whole`: each pair has sent
-    a whole number of its own steps since the last tick, some of them one less than the others."""
+    a whole number of its own steps since the last tick, some of them one less than the others, and no more than
+    parameters are: pairs that send one message in a step have sent whole ones whenever they are stopped."""
 
     pairs: Int64
     due: Float64
@@ -149,6 +151,7 @@ def _from_end(
     line[:, : ticks.size] += off - off[:, -1:]
     early = float(np.where(np.abs(off[:, -1]) <= noise, 0.0, off[:, -1])[exact].sum() / step[exact].sum())
     early = early if abs(early) > rules.ends.counted_early else 0.0
+    whole = whole and early <= rules.ends.gathered_share[1]
     return _FromEnd(pairs[exact], (line - noise[:, None])[exact], early, steps, whole)
 
 

@@ -13,7 +13,8 @@ the pause of the optimizer. What that says about the end of the step depends on 
   layers in that burst (ZeRO 3 that keeps them), and the step ends before it.
 
 Where the crowds fill the whole pause, the optimizer itself communicates, and the step ends with the last of them.
-Where tiny messages come all the time (gloo announces every transfer) or never, nothing is said.
+Where tiny messages come all the time (gloo announces every transfer), where steps do not pause, or never, nothing is
+said.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def optimizer_pause(
     if not crowded or (order.size > 1 and pauses[order[0]] < rules.ends.clearly_longer * pauses[order[1]]):
         return None
     near = _near(place[step >= 0], crowded[order[0]], rules)
-    if near.mean() < rules.ends.beyond_chatter * pauses[order[0]]:
+    if pauses[order[0]] <= 0.0 or near.mean() < rules.ends.beyond_chatter * pauses[order[0]]:
         return None
     found = _end_after(crowded[order[0]], fold, rules)
     if order.size > 1 and not found.longest:

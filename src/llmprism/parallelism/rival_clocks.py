@@ -37,7 +37,7 @@ from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.standing_out import may_be_steps, standing_out
 from llmprism.stats.silences import Silences
 
-__all__ = ["BestClock", "best_clock"]
+__all__ = ["BestClock", "best_clock", "parts_of_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,13 @@ class BestClock:
         ratio = rival.period_ns / max(clock.period_ns, 1.0)
         other = cls(rival, -lead, clock.period_ns / max(rival.period_ns, 1.0))
         return cls(clock, lead, ratio, rival=other)
+
+
+def parts_of_steps(best: BestClock, rules: LayoutRules = RULES) -> StepClock | None:
+    """The rival, where it is the faster clock: its ticks may be parts of a step."""
+    rival = best.rival
+    faster = rival is not None and rival.clock.period_ns * rules.clock.slower <= best.clock.period_ns
+    return rival.clock if rival is not None and faster else None
 
 
 def best_clock(job: Job, bulk: Bool, rules: LayoutRules = RULES, known_bytes: int = 0) -> BestClock | None:

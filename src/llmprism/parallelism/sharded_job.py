@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from llmprism.model.flows import TransferTable
 from llmprism.model.job import Job
 from llmprism.model.layout import Group, PairKind, Sharding
 from llmprism.parallelism.accumulation import between_passes
+from llmprism.parallelism.clock_candidates import same_period
 from llmprism.parallelism.features import Links, PairFeatures
 from llmprism.parallelism.heavy_end import HeavyEnd, heavy_end
 from llmprism.parallelism.hybrid import Grid, shard_grid
@@ -23,7 +24,7 @@ from llmprism.parallelism.sharding import sharding_of
 from llmprism.parallelism.structure import data_parallel_groups, pairs_inside
 from llmprism.parallelism.turning_point import clock_before_turn
 
-__all__ = ["ShardedJob", "find_sharding"]
+__all__ = ["ShardedJob", "after_last_pass", "find_sharding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,19 @@ def find_sharding(
     clock = usable_clock(clock, before)
     groups = _shard_groups(job, links, kinds, features, grid)
     return ShardedJob(Sharding.FSDP, groups, clock, hybrid=shards is not None)
+
+
+def after_last_pass(
+    transfers: TransferTable, everyone: Bool, sharded: ShardedJob, parts: StepClock | None, rules: LayoutRules = RULES
+) -> ShardedJob:
+    """The job, whose pairs are `everyone`, the ends of its steps after the pass that the optimizer follows, where the
+    `parts` of a step (the ticks of a faster clock) are passes over all layers: steps do not tell them apart."""
+    if parts is None or sharded.sharding is not Sharding.FSDP or sharded.passes > 1:
+        return sharded
+    found = between_passes(transfers, everyone, parts, rules)
+    if found is None or not same_period(found[0].period_ns, sharded.clock.period_ns, rules):
+        return sharded
+    return replace(sharded, clock=found[0], passes=found[1])
 
 
 def _turned(

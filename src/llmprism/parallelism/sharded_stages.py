@@ -24,11 +24,11 @@ from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.stage_links import Pipelines
 from llmprism.stats.silences import Silences
 
-__all__ = ["first_gather_clock", "longest_rest_clock"]
+__all__ = ["StageRests", "begins_of_gathers", "first_gather_clock", "longest_rest_clock", "rests_of_stages"]
 
 
 @dataclass(frozen=True, slots=True)
-class _StageRests:
+class StageRests:
     """The rest of the pipelines that ends each step, from when the last of them fell `asleep` until the first `awake`;
     -1 where a tick has none."""
 
@@ -40,7 +40,10 @@ def longest_rest_clock(
     transfers: TransferTable, pipelines: Bool, collectives: Bool, clock: StepClock, rules: LayoutRules = RULES
 ) -> StepClock:
     """The clock, its ticks at the longest silence of everybody while the pipelines rest."""
-    rests, silences = _rests(transfers, pipelines, clock, rules), message_silences(transfers, pipelines | collectives)
+    rests, silences = (
+        rests_of_stages(transfers, pipelines, clock, rules),
+        message_silences(transfers, pipelines | collectives),
+    )
     boundary = clock.boundary_ns.copy()
     for k, (asleep, awake) in enumerate(zip(rests.asleep.tolist(), rests.awake.tolist(), strict=True)):
         begin = longest_silence(silences, asleep, awake) if awake >= 0 else None
@@ -58,14 +61,14 @@ def first_gather_clock(
     links = np.isin(np.arange(transfers.pair_count), [pair for link in pipes.forward for pair in link])
     onward = first & np.isin(np.arange(transfers.pair_count), [there for there, _ in pipes.forward])
     shards, sent = message_silences(transfers, first & collectives), message_silences(transfers, onward)
-    rests = _rests(transfers, links, clock, rules)
+    rests = rests_of_stages(transfers, links, clock, rules)
     known = np.flatnonzero(rests.awake >= 0)
     if micro_batches is None or micro_batches < 2 or not shards.count or not sent.count or known.size < 3:
         return clock
     asleep, awake = rests.asleep[known], rests.awake[known]
     boundary = clock.boundary_ns.copy()
     gathered = _gathered(shards, sent, asleep, awake, micro_batches, rules)
-    boundary[known] = _ends(shards, asleep, awake, gathered, rules) if gathered else boundary[known]
+    boundary[known] = begins_of_gathers(shards, asleep, awake, gathered, rules) if gathered else boundary[known]
     if not gathered or (np.diff(boundary) <= 0).any():
         return clock
     moved = StepClock(boundary, clock.regular, clock.dominance)
@@ -86,7 +89,7 @@ def _without_unfinished(
     return StepClock(clock.boundary_ns[:-1], clock.regular[:-1], clock.dominance)
 
 
-def _rests(transfers: TransferTable, pipelines: Bool, clock: StepClock, rules: LayoutRules) -> _StageRests:
+def rests_of_stages(transfers: TransferTable, pipelines: Bool, clock: StepClock, rules: LayoutRules) -> StageRests:
     """The rest of the pipelines in which each tick lies, unless others not long before it are far longer: two stages
     may rest as long between two passes. Else the longest of those."""
     rests = message_silences(transfers, pipelines)
@@ -99,7 +102,7 @@ def _rests(transfers: TransferTable, pipelines: Bool, clock: StepClock, rules: L
             inside = clock.boundary_ns[k] <= rests.begin_ns[last] + rests.length_ns[last]
             alike = rests.length_ns[last] >= rules.ends.as_long_a_rest * rests.length_ns[longest]
             chosen[k] = last if inside and alike else longest
-    return _StageRests(
+    return StageRests(
         np.where(chosen >= 0, rests.begin_ns[chosen], -1),
         np.where(chosen >= 0, (rests.begin_ns + rests.length_ns)[chosen], -1),
     )
@@ -123,7 +126,9 @@ def _gathered(
     return tuple(share * rest for share in rules.ends.gathered_of_rest)
 
 
-def _ends(shards: Silences, asleep: Int64, awake: Int64, gathered: tuple[float, ...], rules: LayoutRules) -> Int64:
+def begins_of_gathers(
+    shards: Silences, asleep: Int64, awake: Int64, gathered: tuple[float, ...], rules: LayoutRules
+) -> Int64:
     """For each rest the begin of the longest silence of the first stage after which it gathers so much; where there is
     none, since gathers follow at once, when so much was left."""
     within, until = rules.ends.first_gather_within, bytes_at(shards, awake)

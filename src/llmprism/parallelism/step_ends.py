@@ -10,6 +10,7 @@ from llmprism.model.job import Job
 from llmprism.model.layout import Group
 from llmprism.parallelism.dark_pairs import without_dark_pairs
 from llmprism.parallelism.features import PairFeatures, pair_features
+from llmprism.parallelism.gathers_ahead import before_gathers_ahead
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, usable_clock
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.structure import pairs_inside
@@ -43,6 +44,8 @@ def step_ends(
             counted = transfers.as_messages()
             step_messages = float(pair_features(counted, job.clock, rules).step_bytes[sign != 0].sum())
             found = pipeline_clock(counted, sign, gradient, step_messages, job.clock, rules)
+        if found is not None:
+            found = before_gathers_ahead(transfers, sign, pairs_inside(transfers, groups), found, rules)
         return usable_clock(found, job.clock)
     if gradient.any():
         gradient = without_dark_pairs(transfers, gradient, job.clock, rules)

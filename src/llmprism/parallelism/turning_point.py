@@ -10,7 +10,8 @@ for each of the two passes, once with the place as the end of the step and once 
 with fewer bits per pause wins.
 
 Where the place is the turn, the step ends after the last pause of the backward pass, with one more reduction: half of
-what the backward pass sends between two pauses. Nothing need be silent there, so the end is found in byte-space.
+what the backward pass sends between two pauses. Nothing need be silent there, so the end is found in byte-space. Where
+that pause is clearly longer than those of the backward pass, it is the optimizer's, and the step ends in it.
 """
 
 from __future__ import annotations
@@ -145,7 +146,8 @@ def _bits(value: Float64, forward: Bool, rules: LayoutRules) -> float:
 
 
 def _end_of(fold: _PausesAndBursts, found: _TwoPasses, rules: LayoutRules) -> float:
-    """The end: one reduction after the last of the backward pass's pauses."""
+    """The end: one reduction after the last of the backward pass's pauses, or the first of those that are clearly
+    longer: the optimizer's, which ranks end one after the other."""
     forward = (fold.pause_place - found.end) % 1.0 < found.share
     backward = float(median(fold.pause[~forward]))
     level = 0.5 * (backward + float(median(fold.pause[forward]))) if forward.any() else backward - 1.0
@@ -155,11 +157,23 @@ def _end_of(fold: _PausesAndBursts, found: _TwoPasses, rules: LayoutRules) -> fl
     before = (fold.pause >= level) & (-since % 1.0 <= 2.0 * rules.ends.turn_reach + reduction)
     if not before.any():
         return found.end
-    step = np.floor(since[before]).astype(np.int64) - int(np.floor(since[before].min()))
-    last = np.full(step.max() + 1, np.inf)
-    np.minimum.at(last, step, -since[before] % 1.0)
-    nearest = float(median(last[np.isfinite(last)]))
+    own = before & (fold.pause - backward >= float(np.log2(rules.ends.clearly_longer)))
+    nearest, _, steps = _outer_of_steps(since[before])
+    if own.any():
+        _, first, seen = _outer_of_steps(since[own])
+        if seen >= rules.ends.heavy_seen * steps:
+            return (found.end + rules.ends.turn_reach - first) % 1.0
     return (found.end + rules.ends.turn_reach - nearest + reduction) % 1.0
+
+
+def _outer_of_steps(since: Float64) -> tuple[float, float, int]:
+    """How far the last and the first of the pauses of most steps lie before a place, which lie so many steps after it;
+    and how many steps have any."""
+    step = np.floor(since).astype(np.int64)
+    order = np.lexsort((-since % 1.0, step))
+    _, first, count = np.unique(step[order], return_index=True, return_counts=True)
+    off = -since[order] % 1.0
+    return float(median(off[first])), float(median(off[first + count - 1])), int(first.size)
 
 
 def _shifted(silences: Silences, begins: Float64, clock: StepClock, end: float) -> StepClock:

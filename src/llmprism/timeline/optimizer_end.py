@@ -6,8 +6,8 @@ is the optimizer's:
 * *A gather of sharded parameters.* Nothing is computed before it, so the optimizer takes the whole rest. Ranks are done
   one after the other, and each begins to gather then: the first one begins the next step, the last one ends this.
 * *An activation* (or tokens for experts). The first stage (layer) has computed before it: about half of the rest.
-* *A gradient.* The whole forward pass is silent, and most of the rest is its. The optimizer's time does not grow with
-  it: it has a usual share of the step.
+* *A gradient.* The whole forward pass is silent, and most of the rest is its.
+* The optimizer's time does not grow with what else is in the rest: it has no more than a usual share of the step.
 * Where parameters are gathered after the optimizer (ZeRO), the end was seen.
 """
 
@@ -33,7 +33,7 @@ def with_optimizer(layout: JobLayout, boundary: Int64, first: Int64, rules: Time
     rest = np.maximum(first - boundary[:-1], 0).astype(np.float64)
     usual, step = float(median(rest)), float(median(np.diff(boundary)))
     if _in_passes(layout):
-        taken = np.minimum(rest, rules.optimizer_and_forward * usual)
+        taken = np.minimum(rest, min(rules.optimizer_share * step, rules.optimizer_and_forward * usual))
     elif layout.layout.sharding is Sharding.ZERO:
         return boundary
     elif _gathers(layout, usual, step, rules):

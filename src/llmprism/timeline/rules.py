@@ -61,12 +61,14 @@ class TimelineRules:
     `hf_eval`)."""
 
     optimizer_and_forward: float = 0.5
-    """Share of the rest between the last gradient and the first activation that the optimizer takes; the first stage's
-    first forward pass takes the rest. 0.31 to 0.67 in real and simulated pipelines."""
+    """Share of the rest between the last gradient and the first activation that the optimizer takes at most; the first
+    stage's first forward pass takes the rest. 0.31 to 0.67 in real and simulated pipelines whose rest is short; where
+    it has a tenth of the step, 0.12 and less."""
 
     optimizer_share: float = 0.045
-    """Share of a step that the optimizer takes where the rest goes on through the whole forward pass: 0.013 to 0.124 in
-    real and simulated jobs, half of them between 0.025 and 0.065..."""
+    """Share of a step that the optimizer takes at most where the rest goes on through a forward pass: 0.013 to 0.124 in
+    real and simulated jobs without pipelines, half of them between 0.025 and 0.065, and 0.002 to 0.056 in real
+    pipelines..."""
 
     optimizer_and_pass: float = 0.12
     """...and of that rest, at most: 0.02 to 0.26."""

@@ -53,6 +53,13 @@ def test_ticks_are_alike_where_the_place_in_a_slower_step_tells_nothing(after, a
     assert are_alike(pauses, passes, steps) == alike
 
 
+@pytest.mark.parametrize(("after", "alike"), [(0, True), (6, False)])
+def test_ticks_of_one_message_are_compared_by_their_lengths(after, alike):
+    """Messages that come once in a tick have no parts that could differ."""
+    pauses, ticks, steps = series(steps=12, parts=3, between=8, after=after, pieces=1)
+    assert are_alike(pauses, ticks, steps) is alike
+
+
 def test_ticks_that_are_no_part_of_the_slower_step_are_not_known_to_be_alike():
     pauses, passes, _ = series(steps=12, parts=4, between=1, after=0)
     assert not are_alike(pauses, passes, np.linspace(passes[0], passes[-1], 31).astype(np.int64))

@@ -74,3 +74,19 @@ def test_buckets_of_replicated_training_leave_too_few_pauses():
         ends.append(flows[-1].end_ns)
     clock = StepClock(np.array(ends), np.ones(STEPS - 1, dtype=np.bool_), 1.0)
     assert heavy_end(transfer_table(flows), np.ones(1, dtype=np.bool_), clock) is None
+
+
+def test_a_light_burst_before_a_clearly_longer_pause_ends_the_step():
+    """The network fills the passes, so bursts are alike; the optimizer cuts one of them in two."""
+    flows, ends, now = [], [], 0
+    for _ in range(STEPS):
+        for size in (6, 20, 16, 16, 18, 10):
+            flows.append(Flow("a", "b", now, now + size * MS, size * 1_000_000))
+            now += (size + 10) * MS
+        ends.append(flows[-1].end_ns)
+        now += 5 * MS
+    ticks = np.array(ends, dtype=np.int64)
+    clock = StepClock(ticks, np.ones(ticks.size - 1, dtype=np.bool_), 1.0)
+    found = heavy_end(transfer_table(flows), np.ones(1, dtype=np.bool_), clock)
+    assert found is not None
+    assert abs((found.shift + 0.5) % 1.0 - 0.5) <= 0.02

@@ -56,6 +56,13 @@ def test_what_is_gathered_before_the_ticks_is_the_next_steps():
     assert found.boundary_ns[1:].tolist() == ENDS
 
 
+def test_the_last_tick_may_be_missing_too():
+    seen = job()
+    found = counted(seen, seen.transfers, links_of(seen.transfers), clock_at(20 * MS, STEPS - 1))
+    assert found.complete
+    assert found.boundary_ns[1:].tolist() == ENDS
+
+
 @pytest.mark.parametrize("last_step", [(0, 1), (0, 1, 2), (0, 1, 2, 3)])
 def test_a_job_that_stops_in_a_step_tells_no_end(last_step):
     """Activations are outstanding, or gradients have not been reduced."""
@@ -134,3 +141,16 @@ def test_ticks_that_are_placed_by_what_is_gathered_stay():
     silences = message_silences(seen.transfers, seen.transfers.pair_bytes > 0)
     links = links_of(seen.transfers)
     assert counted_from_end(seen, silences, seen.transfers, links, clock, placed=True) is clock
+
+
+def test_pairs_of_one_message_in_a_step_do_not_tell_a_gathering():
+    """Who hangs leaves some pairs with the message of the last step and others without: seven tenths of the bytes."""
+    flows = []
+    for step in range(STEPS):
+        now, last = step * STEP, step == STEPS - 1
+        flows += [Flow(a, b, now + 50 * MS, now + 60 * MS, 2 * MB) for a, b in ("ab", "ba")]
+        flows += [] if last else [Flow(a, b, now + 70 * MS, now + 80 * MS, 3 * MB) for a, b in ("cd", "dc")]
+    table = transfer_table(flows)
+    seen = Job("job", tuple(range(4)), (), 1.0, table, watched_until_ns=max(f.end_ns for f in flows) + 5 * STEP)
+    clock = clock_at(80 * MS, STEPS - 1)
+    assert counted(seen, table, [], clock) is clock

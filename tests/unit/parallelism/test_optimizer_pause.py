@@ -99,3 +99,9 @@ def test_a_norm_at_the_beginning_of_the_pause_moves_no_end():
     transfers = ring([(0, 100), (150, 200)], norms=[360, 365])
     moved = after_control(transfers, every(transfers), clock_at(350))
     assert np.array_equal(moved.boundary_ns, clock_at(350).boundary_ns)
+
+
+def test_tiny_messages_where_steps_do_not_pause_are_no_exchange():
+    """They crowd at one place of a burst of both passes; every pause is elsewhere."""
+    transfers = ring([(0, 300), (500, 200)], norms=[150, 151, 152])
+    assert optimizer_pause(transfers, every(transfers), clock_at(320)) is None

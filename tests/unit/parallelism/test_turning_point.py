@@ -68,3 +68,25 @@ def test_few_pauses_show_no_passes():
     ]
     ticks = np.array([100 * k * MS + 5 * MS for k in range(STEPS)], dtype=np.int64)
     assert clock_before_turn(transfer_table(flows), ALL, clock_at(ticks), 0.0) is None
+
+
+def test_a_pause_that_is_clearly_longer_than_those_of_layers_is_the_optimizers():
+    """Ranks are done one after the other, so that it is two pauses: the step ends before the first."""
+    flows, ends, turns, now = [], [], [], 0
+    for _ in range(STEPS):
+        flows.append(Flow("a", "b", now, now + MS, MB // 4))  # the first rank's piece, before the others gather
+        now += 14 * MS
+        for _ in range(LAYERS):
+            flows.append(Flow("a", "b", now, now + MS, MB))
+            now += 5 * MS
+        turns.append(flows[-1].end_ns)
+        now = flows[-1].end_ns + 15 * MS
+        for _ in range(LAYERS):
+            flows.append(Flow("a", "b", now, now + 2 * MS, 2 * MB))
+            now += 10 * MS
+        ends.append(flows[-1].end_ns)
+        now = flows[-1].end_ns + 13 * MS
+    found = clock_before_turn(transfer_table(flows), ALL, clock_at(np.array(turns, dtype=np.int64)), 0.0)
+    assert found is not None
+    off = np.abs(found.boundary_ns[:, None] - np.array(ends)[None, :]).min(axis=1)
+    assert off.max() <= MS

@@ -57,6 +57,10 @@ class StepEndRules:
     first_burst: float = 0.15
     """Share of a step's bytes that the first burst takes at most: two layers and the embedding."""
 
+    longer_after: float = 1.3
+    """Pause after a light burst relative to the one before it, from which the light burst ends the step: the first
+    pause of the next step's forward pass is half as long as those of the backward pass."""
+
     most_bursts: int = 25
     """Bursts that are distinguished when the place is looked for in each step: it varies by more than a hundredth."""
 
@@ -244,6 +248,26 @@ class StepEndRules:
     gathered_at_least: float = 0.1
     """Share of a pair's bytes of a step that it sends in the first half of the passes where it gathers there: the
     gathering is a third to a half of all (2-byte parameters against gradients of 2 or 4 bytes)."""
+
+    still_gathers: float = 0.25
+    """Time from the first stage's last gather to its first activation, relative to that between its first two
+    activations, below which it computed while it gathered. Whoever gathers first has a whole forward pass between; the
+    second activation comes one pass later, or three where it waits for a gradient."""
+
+    gathers_at_once: float = 0.5
+    """Bytes in the first eighth of the passes relative to the most in another one: gathers go on from before the first
+    activation. What the last stage reduces, where the direction of the pipelines is wrong, begins in their midst."""
+
+    exchanged_ahead: float = 0.01
+    """Share of its bytes of a step that the first stage may send after its last gather: what a pass exchanges."""
+
+    single_messages: float = 0.1
+    """Quantile of the sizes of records at which they hold one message: sequences are of several lengths, and most
+    records may hold several messages."""
+
+    left_to_gather: float = 0.02
+    """Share of its bytes of a step that the first stage must have gathered before its first activation, for a place to
+    be looked for where it began to: bytes vary by as much."""
 
     gathered_once: float = 0.15
     """Bytes in the next eighth of the passes relative to those: what every pass needs is sent throughout."""
