@@ -8,7 +8,7 @@ Two things must be right for that, and neither is about reading what the collect
 - pmacctd must not print while it reads a file (`print_refresh_time`): the process that prints is forked from it, and
   when it ends the C library moves the file offset that both share, so that pmacctd reads on in the wrong place.
 - sFlow travels over UDP, which has no flow control: sfprobe sends a second's traffic in an instant. The test hands the
-  datagrams on to sfacctd as its socket takes them; their sequence numbers say which packets they hold.
+  datagrams on to sfacctd as its socket takes them; the numbers of their samples say which packets they hold.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import gzip
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -34,7 +35,8 @@ from llmprism.ingest import convert_flows
 CAPTURES = Path(__file__).parents[2] / "../shared/data/captures"
 ETHERNET_HEADER = 14
 SFLOW_EXTRA = ETHERNET_HEADER + 4  # and the checksum of the frame
-SAMPLES_PER_DATAGRAM = 8
+SFLOW_HEADER = 28
+FLOW_SAMPLE = 1
 Pair = tuple[str, str]
 Totals = dict[Pair, int]
 
@@ -240,6 +242,17 @@ def sflow_datagrams(capture: Path, rate: int) -> list[bytes]:
                 return datagrams
 
 
+def sampled_packets(datagram: bytes) -> Iterator[int]:
+    """The numbers of the packets that a datagram of sFlow samples one by one, from 1 on. A slow probe sends counters of
+    its interfaces as well, in datagrams and samples of their own."""
+    place = SFLOW_HEADER
+    for _ in range(int.from_bytes(datagram[place - 4 : place], "big")):
+        kind, length, number = struct.unpack_from(">3I", datagram, place)
+        if kind == FLOW_SAMPLE:
+            yield number
+        place += 8 + length
+
+
 def by_sfacctd(datagrams: Sequence[bytes], folder: Path) -> None:
     port = free_port()
     lines = printed(folder, "timestamp_arrival, peer_src_ip, sampling_rate")
@@ -260,11 +273,10 @@ def test_sflow_by_sfacctd(part: Path, tmp_path: Path) -> None:
     need("pmacctd", "sfacctd")
     datagrams = sflow_datagrams(part, rate=1)
     by_sfacctd(datagrams, tmp_path)
-    packets, sampled = packets_of(part), []
-    for datagram in datagrams:
-        place = SAMPLES_PER_DATAGRAM * (int.from_bytes(datagram[16:20], "big") - 1)
-        sampled += packets[place : place + SAMPLES_PER_DATAGRAM]
-    assert len(sampled) == SAMPLES_PER_DATAGRAM * len(datagrams) > 1_000
+    packets = packets_of(part)
+    numbers = [number for datagram in datagrams for number in sampled_packets(datagram)]
+    assert len(numbers) == len(set(numbers)) > 1_000
+    sampled = [packets[number - 1] for number in numbers]
     wire = Wire.of(sampled)
     assert read_back([tmp_path / "json"], tmp_path) == wire.frames
     assert read_back([tmp_path / "csv"], tmp_path) == wire.frames

@@ -245,8 +245,7 @@ def test_a_long_silence_of_the_set_up_does_not_excuse_one_that_is_missed():
 
 
 def test_all_that_stop_in_the_middle_of_a_message_do_not_hang():
-    """Who hangs does so before it sends; a process that dies takes the messages of all with it. Where no message was
-    cut off, and all words end with the last one, somebody rather ended the job."""
+    """Who hangs does so before it sends; who dies takes the messages of all with it. Else all words end with a job."""
     moments = [step * PERIOD + at * MS for step in range(STEPS) for at in (5, 15, 25, 35)]
     small = [Flow(a, b, when, when + 1_000, 48) for when in moments for a in NAMES for b in NAMES if a != b]
     first, second = ring(STEPS, ROUNDS[:1]), ring(STEPS, ROUNDS[1:2])
