@@ -256,13 +256,13 @@ def _went_on(
     """For each own silence the one, of the receiver, that ended shortly before it and lasted for most of it; -1 where
     there is none. `rows` are silences by the member (`whose`, ascending) that goes on when they end, and by time. One
     that was not ended `by` this member's message may end up to `ahead` later, too."""
-    keeper = np.full(member.size, -1, dtype=np.int64)
+    keeper, ends = np.full(member.size, -1, dtype=np.int64), until[rows]
     for gap in range(member.size):
         if not own[gap]:
             continue
         low, high = np.searchsorted(whose, to[gap]), np.searchsorted(whose, to[gap], side="right")
-        place = low + np.searchsorted(until[rows[low:high]], until[gap] + ahead[gap], side="right") - 1
-        while place >= low and until[rows[place]] >= until[gap] - reach[gap]:
+        place = low + np.searchsorted(ends[low:high], until[gap] + ahead[gap], side="right") - 1
+        while place >= low and ends[place] >= until[gap] - reach[gap]:
             row = rows[place]
             both = min(until[row], until[gap]) - max(begin[gap], begin[row])
             other = kind[row] == kind[gap] and member[row] != member[gap]
