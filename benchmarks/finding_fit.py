@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from math import exp, log
+from math import exp
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from claims import Claim, claims_of, reliability
 from llmprism.cli.diagnose import diagnose_files
 from llmprism.dataset import cases
 from llmprism.diagnose.rules import RULES
+from llmprism.diagnose.trust import log_odds
 from llmprism.model import FindingKind
 from llmprism.report.json_report import document
 from llmprism.score import Truth, read_truth
@@ -52,11 +53,6 @@ class Said:
     peers: float
     confidence: float
     right: bool
-
-
-def log_odds(share: float) -> float:
-    inside = min(max(share, 1.0 - RULES.trust.most_sure), RULES.trust.most_sure)
-    return log(inside / (1.0 - inside))
 
 
 def own_of(confidence: float, peers: float) -> float:

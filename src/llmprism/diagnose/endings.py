@@ -44,7 +44,7 @@ from llmprism.diagnose.last_state import LastState, last_state
 from llmprism.diagnose.noticed import next_to_all_that_noticed
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.usual_rest import rests_as_usual, whole_job
-from llmprism.diagnose.whether_stopped import chance_of_a_stop, signs_of_whether
+from llmprism.diagnose.whether_stopped import chance_of_a_stop, only_one_unheard, signs_of_whether
 from llmprism.diagnose.who_stopped import who_stopped
 from llmprism.model.flows import Window
 from llmprism.model.job import Job, JobState
@@ -118,7 +118,8 @@ def _by_gates(stop: Stop, steps: Steps, rules: FaultRules) -> Ending:
     talk_on = watched and bool(still_heard(running, state, rules).all())
     goodbye = not talk_on and _all_said_goodbye(state, period, running.alive_ns, rules)
     ended = _at_rest(state, steps, period, rules) or goodbye
-    missed = stopped and watched and (bool(_gone(stop, rules).any()) or _surely_missed(stop, first, rules))
+    gone = _gone(stop, rules)
+    missed = stopped and watched and (bool(gone.any()) or _surely_missed(stop, first, rules))
     if ended and not stop.connects and not missed:  # one that connects anew did not end: it was started again
         return _as(running, JobState.ENDED) if stopped else running
     together = not stop.connects and not missed and not _went_on_without(state, first, rules)
@@ -127,7 +128,7 @@ def _by_gates(stop: Stop, steps: Steps, rules: FaultRules) -> Ending:
         late = min(late, _unlike_any_ns(stop, rules))
     if together and running.silence_ns <= late:
         return running  # all stand at the same point: the next message may be late
-    blamed = _blamed(stop, (first, _silenced(stop, rules)), late, rules, sure=missed)
+    blamed = _blamed(stop, (first, _silenced(stop, gone, rules)), late, rules, sure=missed)
     return blamed if stop.connects or not watched else _unless_ended(blamed, stop, rules)
 
 
@@ -138,13 +139,12 @@ def _gone(stop: Stop, rules: FaultRules) -> Bool:
     return fallen_silent(stop.job, stop.running.last_ns, stop.until_ns, stop.since_ns, rules)
 
 
-def _silenced(stop: Stop, rules: FaultRules) -> int:
+def _silenced(stop: Stop, gone: Bool, rules: FaultRules) -> int:
     """The member that fell silent first, whatever was due: next to all that noticed, or alone silent while the others
-    talk on (not before a job comes back, when agents talk, too), or `silent_ns` for longer than ever; -1: nobody."""
+    talk on (`gone`), or `silent_ns` for longer than ever; -1: nobody."""
     running, state = stop.running, stop.state
     if running.resumed_ns is None:
         dead = next_to_all_that_noticed(stop.job, state, running.period_ns, stop.until_ns, rules)
-        gone = _gone(stop, rules)
         if dead >= 0 or gone.sum() == 1:
             return dead if dead >= 0 else int(np.argmax(gone))
     return (
@@ -264,11 +264,8 @@ def _surely_missed(stop: Stop, first: int, rules: FaultRules) -> bool:
 
 
 def _left_out(state: LastState, first: int, rules: FaultRules) -> bool:
-    """Do all others, two or more, say after the last message what they do not say there in other steps, and does nobody
-    write to this one? At the end of a job all say goodbye or nobody does."""
-    heard = heard_again(state, rules)
-    silent = first >= 0 and not heard[first] and state.addressed_ns[first] <= state.last_ns + rules.endings.heard_ns
-    return bool(silent and heard.sum() == heard.size - 1 >= 2)
+    """Is the member that was due first the only one that is not heard again, and does nobody write to it?"""
+    return first >= 0 and not bool(heard_again(state, rules)[first]) and only_one_unheard(state, rules)
 
 
 def _surely_overdue(state: LastState, rules: FaultRules) -> Bool:

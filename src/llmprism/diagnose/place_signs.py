@@ -19,6 +19,7 @@ import numpy as np
 
 from llmprism.arrays import Float64
 from llmprism.diagnose.rules import RULES, FaultRules
+from llmprism.diagnose.trust import log_odds
 
 __all__ = ["CellSign", "PlaceSigns", "chance_of", "terms_of"]
 
@@ -72,20 +73,15 @@ def chance_of(signs: PlaceSigns, rules: FaultRules = RULES) -> float:
 
 def terms_of(signs: PlaceSigns, rules: FaultRules = RULES) -> Float64:
     """The signs as numbers, in the order of the weights of `chance_of`."""
-    most, least = rules.trust.most_sure, rules.named_place.least_share
-
-    def log_odds(share: float) -> float:
-        inside = min(max(share, 1.0 - most), most)
-        return log(inside / (1.0 - inside))
-
+    least = rules.named_place.least_share
     shares = (log(max(share, least)) for share in (signs.of_cells, signs.of_sick, signs.of_slower))
     of_signs = (CellSign.QUEUED, CellSign.BROKEN, CellSign.LAGGING)
     return np.array(
         [
             1.0,
-            log_odds(signs.lead),
+            log_odds(signs.lead, rules),
             *shares,
-            log_odds(signs.clock),
+            log_odds(signs.clock, rules),
             signs.alone,
             *(signs.sign is s for s in of_signs),
             signs.second,

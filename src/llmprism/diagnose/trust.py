@@ -26,7 +26,7 @@ from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Finding, FindingKind, WhereType
 
-__all__ = ["HELD", "WEIGHED", "calibrated", "is_permanent", "trusted", "waited_for"]
+__all__ = ["HELD", "WEIGHED", "calibrated", "is_permanent", "log_odds", "trusted", "waited_for"]
 
 HELD: Final = "median time that it holds the others up beyond its own usual, ms"
 """Evidence of findings that compare a member with its own past: they need no layout."""
@@ -67,13 +67,14 @@ def calibrated(own: float, peers: float, rules: FaultRules = RULES) -> float:
     """How often a finding on a slow member is right of which its detector is so sure, in a job whose layout is
     so sure who does the same as whom."""
     rule = rules.trust
-
-    def log_odds(share: float) -> float:
-        inside = min(max(share, 1.0 - rule.most_sure), rule.most_sure)
-        return log(inside / (1.0 - inside))
-
-    odds = rule.fit_constant + rule.fit_own * log_odds(own) + rule.fit_peers * log_odds(peers)
+    odds = rule.fit_constant + rule.fit_own * log_odds(own, rules) + rule.fit_peers * log_odds(peers, rules)
     return round(min(1.0 / (1.0 + exp(-odds)), rule.most_sure), 3)
+
+
+def log_odds(confidence: float, rules: FaultRules = RULES) -> float:
+    """The log odds of a confidence, which is never surer than a finding may be, either way."""
+    inside = min(max(confidence, 1.0 - rules.trust.most_sure), rules.trust.most_sure)
+    return log(inside / (1.0 - inside))
 
 
 def waited_for(evidence: JobEvidence, finding: Finding, lost_gpu_seconds: float, rules: FaultRules = RULES) -> bool:

@@ -24,7 +24,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.who_stopped import Suspects
 from llmprism.model.job import Job
 
-__all__ = ["chance_of_a_stop", "signs_of_whether"]
+__all__ = ["chance_of_a_stop", "only_one_unheard", "signs_of_whether"]
 
 
 def chance_of_a_stop(signs: Float64, rules: FaultRules = RULES) -> float:
@@ -53,7 +53,7 @@ def signs_of_whether(
         _apart(state, rules),
         state.silent_at_once(rules) and _words(job, running.last_ns) > rule.few_words,
         suspects.sure * suspects.missed,
-        singled_out or _only_one_unheard(state, rules),
+        singled_out or only_one_unheard(state, rules),
     ], dtype=np.float64)  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def _apart(state: LastState, rules: FaultRules) -> float:
     return float(np.log(max(state.apart / state.usually_apart, rules.whether_stopped.least_apart)))
 
 
-def _only_one_unheard(state: LastState, rules: FaultRules) -> bool:
+def only_one_unheard(state: LastState, rules: FaultRules = RULES) -> bool:
     """Do all but one member, two or more, say after the last message what they do not say there in other steps, and
     does nobody write to that one? At the end of a job all say goodbye or nobody does."""
     heard = heard_again(state, rules)
