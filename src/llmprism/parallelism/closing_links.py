@@ -101,7 +101,7 @@ def closed_by_collectives(
     together, counts = [], []
     for link in closing:
         one, other = (bursts_of_pair(transfers, pair, pause) for pair in link)
-        counts += [one.size.size / clock.steps, other.size.size / clock.steps]
+        counts.append(min(one.size.size, other.size.size) / clock.steps)  # one exchange: a way may break off on its own
         one, other = one.largest(clock.steps), other.largest(clock.steps)
         together.append(
             float(overlaps(one, other, rules)[1].mean()) if min(one.size.size, other.size.size) > 1 else 0.0

@@ -46,12 +46,12 @@ def test_all_rings_have_one_schedule():
     assert kinds_of([100.0, 100.0, 10.0], [100.0, 100.0, 50.0]) == [PP] * 6
 
 
-def closed(order, *, stages, tied=0):
+def closed(order, *, stages, tied=0, parts=1):
     """Is a pipeline of this order whose first and last stage exchange so many messages' bytes in every step closed by
-    a collective? The ticks of the clock are in the middle of that exchange."""
+    a collective, one way of which arrives in `parts`? The ticks of the clock are in the middle of that exchange."""
     times, steps = message_times(order, 2.0, 0.2), 6
     last = max(moments[-1] for moments in times.values())
-    period = int((last + 10) * 10 * MS)
+    period = int((last + 10 + 4 * parts) * 10 * MS)
     flows = [
         Flow(
             f"s{here:02}",
@@ -67,7 +67,11 @@ def closed(order, *, stages, tied=0):
     ends = "s00", f"s{stages - 1:02}"
     for step in range(steps if tied else 0):
         begin = step * period + int((last + 4) * 10 * MS)
-        flows += [Flow(*way, begin, begin + 20 * MS, tied * 10**6) for way in (ends, ends[::-1])]
+        flows.append(Flow(*ends, begin, begin + 20 * MS, tied * 10**6))
+        flows += [
+            Flow(*ends[::-1], begin + part * 40 * MS, begin + (part * 40 + 20) * MS, tied * 10**6 // (part + 1))
+            for part in range(parts)
+        ]
     transfers = transfer_table(flows)
     pair_of = pair_index(transfers)
     hops = [(pair_of[i, i + 1], pair_of[i + 1, i]) for i in range(stages - 1)]
@@ -82,6 +86,10 @@ def closed(order, *, stages, tied=0):
 @pytest.mark.parametrize(("batches", "tied"), [(2, 1), (8, 20), (64, 64)])
 def test_one_exchange_of_every_step_closes_no_pipeline(stages, batches, tied):
     assert closed(one_f_one_b(stages, batches), stages=stages, tied=tied)
+
+
+def test_one_exchange_that_breaks_off_one_way_closes_no_pipeline():
+    assert closed(one_f_one_b(4, 8), stages=4, tied=20, parts=5)
 
 
 @pytest.mark.parametrize("tied", [0, 5, 100])
