@@ -8,8 +8,8 @@ idea:
                              standing_out, slower_layout, outstanding, accumulation, half_ticks (several ticks are one
                              step),
                              step_ends, phase, gathers_ahead, sharded_stages, one_phase, heavy_end, turning_point,
-                             quiet_end, optimizer_pause, job_begin, job_end, interruptions, byte_line, agreed_ends
-                             (where in the cycle)
+                             quiet_end, kept_steps, optimizer_pause, job_begin, job_end, interruptions, byte_line,
+                             agreed_ends (where in the cycle)
     what does a link carry   features, link_evidence, lead, dark_pairs (what is measured), rival_kinds, pair_kinds
                              (gradients or activations), chain_trees, closing_links, channels, shared_links,
                              last_messages, two_way_bursts, open_rings (both at once), roles

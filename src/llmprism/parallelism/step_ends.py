@@ -11,6 +11,7 @@ from llmprism.model.layout import Group
 from llmprism.parallelism.dark_pairs import without_dark_pairs
 from llmprism.parallelism.features import PairFeatures, pair_features
 from llmprism.parallelism.gathers_ahead import before_gathers_ahead
+from llmprism.parallelism.kept_steps import with_kept_steps
 from llmprism.parallelism.phase import gradient_clock, pipeline_clock, usable_clock
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.structure import pairs_inside
@@ -46,11 +47,12 @@ def step_ends(
             found = pipeline_clock(counted, sign, gradient, step_messages, job.clock, rules)
         if found is not None:
             found = before_gathers_ahead(transfers, sign, pairs_inside(transfers, groups), found, rules)
-        return usable_clock(found, job.clock)
+        return with_kept_steps(usable_clock(found, job.clock), job.clock, rules)
     if gradient.any():
         gradient = without_dark_pairs(transfers, gradient, job.clock, rules)
         step_bytes = float(features.step_bytes[gradient].sum())
-        return usable_clock(gradient_clock(transfers, gradient, step_bytes, job.clock, rules), job.clock)
+        found = gradient_clock(transfers, gradient, step_bytes, job.clock, rules)
+        return with_kept_steps(usable_clock(found, job.clock), job.clock, rules)
     return job.clock
 
 
