@@ -40,11 +40,9 @@ def likely_messages(
     size, cell = found
     priced = _prices(stages, ring=ring, rules=rules)
     numbers = np.array(sorted(priced), dtype=np.int64)
-    spreads = np.array(rule.message_spreads)
     nats = np.full(numbers.size, -np.inf)
     for share in _shares(size, cell, rules):
-        some = share[evenly_spread(share.size, rule.bursts_priced)]
-        nats = np.maximum(nats, _nats(some, numbers, spreads, rule.single_messages))
+        nats = np.maximum(nats, _nats_of_near(share[evenly_spread(share.size, rule.bursts_priced)], numbers, rules))
     if not np.isfinite(nats).any():
         return []
     telling = min(size.size, rule.bursts_that_tell)
@@ -90,6 +88,17 @@ def odd_part(batches: int, stages: int) -> int:
     """What is left of a number of micro-batches without the stages and powers of two: nobody sets 59."""
     rest = batches // math.gcd(batches, stages)
     return rest // (rest & -rest)
+
+
+def _nats_of_near(share: Float64, numbers: Int64, rules: LayoutRules) -> Float64:
+    """Nats per burst that each number of messages saves; nothing of those that a few bursts leave far behind."""
+    rule, spreads = rules.stages, np.array(rules.stages.message_spreads)
+    few = share[evenly_spread(share.size, rule.bursts_glanced)]
+    glance = _nats(few, numbers, spreads, rule.single_messages)
+    near = glance >= glance.max() - rule.glanced_margin
+    nats = np.full(numbers.size, -np.inf)
+    nats[near] = _nats(share, numbers[near], spreads, rule.single_messages)
+    return nats
 
 
 @compiled_kernel

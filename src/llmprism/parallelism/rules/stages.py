@@ -80,6 +80,13 @@ class StageRules:
     bursts_priced: int = 1000
     """Bursts whose bytes are priced: ten steps of a hundred messages; more take longer and say the same."""
 
+    bursts_glanced: int = 125
+    """Of those, bursts that are priced for every number, to find the few that are worth pricing by all of them."""
+
+    glanced_margin: float = 0.5
+    """Nats per burst by which a number may be behind by these: what is less than 0.3 behind by all is 0.36 at most (36
+    links of captures), and `schedule_margin` is 0.02 of `bursts_that_tell`. One number in fifty is left, or fewer."""
+
     bursts_that_tell: int = 150
     """Bursts of a job that tell something of their own: all links of a pipeline send the same messages, and the pieces
     of a message are not as the model has them. With 500 half of the messages of many lengths were counted one too many
