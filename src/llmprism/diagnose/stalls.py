@@ -15,7 +15,7 @@ from llmprism.diagnose.own_pauses import paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
 
-__all__ = ["beyond_jitter", "stalls"]
+__all__ = ["beyond_jitter", "many_as_late", "stalls"]
 
 
 def stalls(evidence: JobEvidence, stalled: Bool, rules: FaultRules = RULES) -> list[Finding]:
@@ -25,7 +25,7 @@ def stalls(evidence: JobEvidence, stalled: Bool, rules: FaultRules = RULES) -> l
     usual = usual_steps(evidence, rules)
     paused = paused_beyond_usual_ns(evidence, usual) if cells and usual.any() else None
     for row, step in sorted(cells, key=lambda cell: -evidence.lateness_ns[cell]):
-        if _stand_still_together(evidence, row, step, rules):
+        if many_as_late(evidence, row, evidence.lateness_ns[:, step], rules):
             continue
         member = row if paused is None else _who_paused(evidence, paused[:, step], row, step, rules)
         finding = _stall(evidence, member, step, float(evidence.lateness_ns[row, step]), rules)
@@ -57,15 +57,14 @@ def beyond_jitter(evidence: JobEvidence, rules: FaultRules = RULES) -> Bool:
     return np.asarray(counted & (excess > rules.members.jitter_growth * usual))
 
 
-def _stand_still_together(evidence: JobEvidence, row: int, step: int, rules: FaultRules) -> bool:
-    """Are many members that neither share its server nor its pipelines as late as this one? Then it is nobody's."""
+def many_as_late(evidence: JobEvidence, row: int, late_ns: Float64, rules: FaultRules = RULES) -> bool:
+    """Are many members that neither share its server nor its pipelines as late as this one? Then it is nobody's: all
+    stood still, or those that are late do something else first."""
     members, places = evidence.job.members, evidence.job.places
     near = {m for pipeline in evidence.layout.pipelines if members[row] in pipeline for m in pipeline}
     alike = [
         other
-        for other in np.flatnonzero(
-            evidence.lateness_ns[:, step] >= rules.members.as_late * evidence.lateness_ns[row, step]
-        )
+        for other in np.flatnonzero(late_ns >= rules.members.as_late * late_ns[row])
         if members[other] not in near and not (places and places[row] and places[other] == places[row])
     ]
     return len(alike) > rules.members.many_late * len(members)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from llmprism.diagnose.rules import RULES
-from llmprism.diagnose.stalls import _who_paused, beyond_jitter
+from llmprism.diagnose.stalls import _who_paused, beyond_jitter, many_as_late
 from unit.diagnose.evidence_builder import STEP, STEPS, evidence_of, ring_pairs
 
 
@@ -42,3 +42,11 @@ def test_who_pauses_and_is_as_late_as_the_latest_stood_still():
 
 def test_who_pauses_and_is_on_time_only_waits_for_what_it_pushed_to_be_taken():
     assert named(0.1) == "c"
+
+
+def test_what_many_others_are_as_late_by_is_nobodys():
+    evidence = evidence_of(ring_pairs("abcdefgh"))
+    late = np.where(np.arange(8) == 2, 600.0, 0.0)
+    assert not many_as_late(evidence, 2, late)
+    late[[5, 7]] = 500.0
+    assert many_as_late(evidence, 2, late)
