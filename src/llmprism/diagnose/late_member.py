@@ -306,7 +306,7 @@ def excused_steps(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]
 def _weighed(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> WaitedFor | None:
     """Who was waited for in the slower steps of a bout, by all signs together; None where nobody can tell."""
     usual = usual_steps(evidence, rules)
-    usual[bout.first : bout.last] = False
+    usual &= ~bout.affected
     slower = bout.affected & (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns)
     return blame(evidence, slower, usual, rules, found=bout.row)
 
