@@ -15,13 +15,15 @@ first), pauses for checkpoints or evaluation (nobody is late then). Tested with 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log
 from typing import Final
 
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
-from llmprism.diagnose.blame import WaitedFor, blame, runner_up
+from llmprism.diagnose.blame import WaitedFor, blame, runner_up, tensor_peers
 from llmprism.diagnose.bouts import Bout, bouts_of, in_steps, one_per_time
+from llmprism.diagnose.chance import log_expected_members
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps, with_a_past
@@ -29,7 +31,7 @@ from llmprism.diagnose.holding import held_ns
 from llmprism.diagnose.own_gaps import own_gaps
 from llmprism.diagnose.own_pauses import kept_by_own_hop_ns, paused_beyond_usual_ns
 from llmprism.diagnose.rules import RULES, FaultRules
-from llmprism.diagnose.stalls import beyond_jitter, stalls
+from llmprism.diagnose.stalls import beyond_jitter, many_as_late, stalls
 from llmprism.diagnose.throughout import stand_out
 from llmprism.diagnose.transport import pauses_tell
 from llmprism.diagnose.trust import HELD, WEIGHED
@@ -66,6 +68,7 @@ def find_late_members(
     stalled &= np.isin(evidence.timeline.steps.start_ns, [finding.start_ns for finding in findings])[None, :]
     bouts = bouts_of(evidence, evidence.lateness_ns, flagged & ~stalled, SYNCHRONISE, rules)
     bouts += _always_late(evidence, late, excused, rules)
+    bouts = [bout for bout in bouts if not _has_its_turn_later(evidence, bout, rules)]
     bouts = one_per_time([bout for bout in bouts if _delays_the_job(evidence, bout)])
     if bouts or findings:
         bouts = _traced(evidence, bouts, rules)
@@ -106,6 +109,13 @@ def _stood_still(evidence: JobEvidence, stall: Finding, rules: FaultRules) -> bo
 def _always_late(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[Bout]:
     """Members that are late in nearly all steps, by less than would do in a few: they were slow from the first on."""
     return [bout for bout in _a_little_late(evidence, late, excused, rules) if _from_the_first(evidence, bout, rules)]
+
+
+def _has_its_turn_later(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> bool:
+    """Is it late from the first step on, as many others are? Then that is the job's order: of rings of contexts the
+    last members send to the next ring nothing but gradients, and so begin later."""
+    usually = known_median(evidence.lateness_ns[:, bout.affected], axis=1)
+    return _from_the_first(evidence, bout, rules) and many_as_late(evidence, bout.row, usually, rules)
 
 
 def _a_little_late(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[Bout]:
@@ -178,7 +188,7 @@ def _again_at_the_second(evidence: JobEvidence, bout: Bout, rules: FaultRules) -
 
 def _comes_and_goes(evidence: JobEvidence, late: Float64, excused: Bool, rules: FaultRules) -> list[Bout]:
     """The member that works longer than its peers in nearly all of the job's slower steps and in hardly any other: too
-    short each time to show alone. Steps that another fault explains are left aside."""
+    short each time to show alone, and too often for chance. Steps that another fault explains are left aside."""
     steps = evidence.timeline.steps
     slow = evidence.counted & ~excused[0] & (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns)
     others = evidence.counted & ~excused[0] & ~slow
@@ -194,10 +204,13 @@ def _comes_and_goes(evidence: JobEvidence, late: Float64, excused: Bool, rules: 
     if not np.isfinite(share).any():
         values, cut, by, how = (late, rules.members.late, evidence.lateness_ns, SYNCHRONISE)
     compared = [m for group in evidence.layout.groups if group.kind == PairKind.DP for m in group.members]
-    flagged = (np.nan_to_num(values, nan=-1.0) > cut) & np.isin(evidence.job.members, compared)[:, None]
+    known = np.isfinite(values) & np.isin(evidence.job.members, compared)[:, None]
+    flagged = (np.nan_to_num(values, nan=-1.0) > cut) & known
     with_it, without = flagged[:, slow].mean(axis=1), flagged[:, others].mean(axis=1)
     found = []
     for row in np.flatnonzero((with_it >= rules.members.consistent) & (without <= rules.members.by_chance)).tolist():
+        if log_expected_members(flagged, known, tensor_peers(evidence, row), slow) > log(rules.members.by_chance_runs):
+            continue
         affected = slow & flagged[row]
         weight = float(np.median(values[row, affected])) if how == COMPUTE else 0.0
         if weight <= rules.members.most_excess:
@@ -293,7 +306,7 @@ def excused_steps(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]
 def _weighed(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> WaitedFor | None:
     """Who was waited for in the slower steps of a bout, by all signs together; None where nobody can tell."""
     usual = usual_steps(evidence, rules)
-    usual[bout.first : bout.last] = False
+    usual &= ~bout.affected
     slower = bout.affected & (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns)
     return blame(evidence, slower, usual, rules, found=bout.row)
 

@@ -66,13 +66,14 @@ class Silence:
         It does where the clock sees no end of a step, by bytes, or, where these vary from step to step, by time. Where
         it sees one, it may be wrong: then bytes decide, if they tell where in a step the job stands, and a rest that is
         much shorter than the usual ones is none. Where the clock has just seen one by time, and the job rests as long
-        as anywhere, what little was sent since then belongs to the step.
+        as anywhere, what little was sent since then belongs to the step. A point of a step is known no better
+        than by what the bytes of steps vary.
         """
         rule = rules.endings
         rests = self.point <= rule.clock_step_end and self.usual_ns >= rule.surely_resting * self.longest_ns > 0.0
         if self.point >= 2.0 or ((self.spread > rule.exact or rests) and self.since_end <= rule.at_step_end):
             return False
-        near = rules.standstill.near_step_end
+        near = max(rules.standstill.near_step_end, self.spread)
         if near < self.point < 1.0 - near:
             return True
         return self.where_it_passes(rules)

@@ -55,6 +55,10 @@ def test_a_gpu_slow_from_the_first_step_on_is_found_and_costs_what_it_is_late():
     assert finding.lost_gpu_seconds == pytest.approx(STEPS * 0.6 * 8)
 
 
+def test_where_many_are_late_from_the_first_step_on_it_is_the_jobs_order():
+    assert found({member: np.full(STEPS, 300.0) for member in "cfh"}, np.full(STEPS, 1.6 * STEP)) == []
+
+
 def test_a_gpu_that_stands_still_once_is_a_stall_not_a_slow_gpu():
     duration = during(9, 10, 9_100e6, STEP)
     (finding,) = found({"c": during(9, 10, 9_000.0)}, duration)
@@ -189,6 +193,14 @@ def test_a_gpu_that_is_slow_again_and_again_is_one_finding():
     (finding,) = found({"c": bouts_of_two(300.0)}, bouts_of_two(1.3 * STEP, STEP))
     assert (finding.kind, finding.where.id) == (FindingKind.SLOW_GPU, "c")
     assert (finding.start_ns, finding.end_ns) == (3 * STEP, int(15 * STEP + 6 * 0.3 * STEP) + STEP)
+
+
+def test_one_of_many_that_are_late_in_longer_steps_now_and_then_is_by_chance():
+    late = {member: np.zeros(STEPS) for member in "abcefgh"}
+    for number, member in enumerate("abefgh"):
+        late[member][np.roll([3, 4, 8, 9, 14, 15], number)[:3]] = 300.0
+    late["c"][[3, 4, 8, 9, 14]] = 300.0
+    assert found(late, bouts_of_two(1.3 * STEP, STEP)) == []
 
 
 def test_one_that_is_as_late_in_other_steps_is_not_why_some_are_longer():

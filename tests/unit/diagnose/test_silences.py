@@ -68,6 +68,8 @@ def test_time_tells_where_bytes_vary():
     assert not replace(cut, point=0.05).in_mid_step(), "the job rests there as long as anywhere"
     assert replace(cut, point=0.05, usual_ns=0.5 * cut.longest_ns).in_mid_step()
     assert replace(cut, spread=0.05, since_end=0.1).in_mid_step()
+    assert not replace(cut, spread=0.05, since_end=0.95, point=0.97).in_mid_step(), "bytes vary by more than is left"
+    assert replace(cut, spread=0.005, since_end=0.95, point=0.97).in_mid_step()
 
 
 def test_bytes_tell_whether_a_job_takes_its_step_up_after_a_silence():

@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from llmprism.diagnose import stalls
 from llmprism.diagnose.rules import RULES
-from llmprism.diagnose.stalls import _who_paused, beyond_jitter
+from llmprism.diagnose.stalls import _sent_to_as_late, _who_paused, beyond_jitter, many_as_late
 from unit.diagnose.evidence_builder import STEP, STEPS, evidence_of, ring_pairs
 
 
@@ -42,3 +44,25 @@ def test_who_pauses_and_is_as_late_as_the_latest_stood_still():
 
 def test_who_pauses_and_is_on_time_only_waits_for_what_it_pushed_to_be_taken():
     assert named(0.1) == "c"
+
+
+def test_what_many_others_are_as_late_by_is_nobodys():
+    evidence = evidence_of(ring_pairs("abcdefgh"))
+    late = np.where(np.arange(8) == 2, 600.0, 0.0)
+    assert not many_as_late(evidence, 2, late)
+    late[[5, 7]] = 500.0
+    assert many_as_late(evidence, 2, late)
+
+
+@pytest.mark.parametrize(
+    ("sent_to_late", "agreed", "all_stood"), [(7.0, False, True), (0.5, False, False), (7.0, True, False)]
+)
+def test_one_that_is_sent_to_as_late_did_not_stand_still_alone_where_messages_are_pushed(
+    monkeypatch, sent_to_late, agreed, all_stood
+):
+    evidence = evidence_of(ring_pairs("abcd"), groups=("abcd",))
+    lateness, got = np.zeros((4, STEPS)), np.zeros((4, STEPS))
+    lateness[2, 7], got[2, 7] = 7.0 * STEP, sent_to_late * STEP
+    monkeypatch.setattr(stalls, "first_of_members", lambda *_: got)
+    monkeypatch.setattr(stalls, "agrees_on_messages", lambda *_: agreed)
+    assert _sent_to_as_late(replace(evidence, lateness_ns=lateness), 2, 7, RULES) is all_stood
