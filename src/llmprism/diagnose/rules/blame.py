@@ -81,11 +81,6 @@ class BlameRules:
     most_fallen: float = 7.0
     """Logarithms of falling rates and of more silences, at most."""
 
-    before_places: float = 0.6
-    """Confidence in a slow GPU from which it explains slow messages of the same steps: whoever waits for it pushes the
-    head of a message and then nothing. Where messages are slow it is 0.5 at most for 95 slow cards, links, switches and
-    groups (captures and random runs; 0.37 for all but one), and more for nine slow GPUs of 20."""
-
     doubt: float = 0.0001
     """Share of the blame that is left for others, at least."""
 
