@@ -13,7 +13,7 @@
         dead_or_hung, ends_in_silence, last_state, stand_together, usual_rest, byte_curves, heartbeats, fallen_silent,
         probes, restarts),
         standstill (with silences), imbalance,
-        blamed_member (with blame, own_gaps), unexplained (with throughout)
+        blamed_member (with blame, blamed_card, own_gaps), unexplained (with throughout)
     trust, chance                                 what a finding must show before it is reported
     what_if, cost                                 what a fault costs
     find_faults                                   all of the above in their order
