@@ -27,7 +27,7 @@ from claims import claims_of
 from llmprism.arrays import Bool, Float64
 from llmprism.cli.diagnose import diagnose_files
 from llmprism.dataset import cases
-from llmprism.diagnose.place_signs import terms_of
+from llmprism.diagnose.place_signs import odds_against, terms_of
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.slow_place_merge import SuspectedPlace
 from llmprism.diagnose.slow_transfer import suspected_places
@@ -41,7 +41,7 @@ from robust_expected import answers_of
 
 NAMES = (
     "fit_constant", "lead", "of_cells", "of_sick", "of_slower", "clock", "alone", "held_back", "broken_up", "lagging",
-    "second",
+    "second", "one_member",
 )  # fmt: skip
 """The weights, in the order of `place_signs.terms_of`."""
 
@@ -55,10 +55,11 @@ ALL = replace(RULES, trust=replace(RULES.trust, worth_a_look=0.0))
 
 @dataclass(frozen=True)
 class Judged:
-    """One suspected place: the case, its signs as numbers, and whether it is true."""
+    """One suspected place: the case, its signs as numbers, the odds of its rivals, and whether it is true."""
 
     case: str
     terms: Float64
+    against: float
     right: bool
 
 
@@ -67,7 +68,10 @@ def judged(name: str, suspects: Sequence[SuspectedPlace], report: Report, answer
     named = document(replace(report, findings=tuple(one.finding for one in suspects)))
     claims = [[claim.right for claim in claims_of(named, one) if claim.kind == "finding"] for one in answers]
     right = [any(each) for each in zip(*claims, strict=True)]
-    return [Judged(name, terms_of(one.signs), true) for one, true in zip(suspects, right, strict=True)]
+    return [
+        Judged(name, terms_of(one.signs), odds_against(one.signs), true)
+        for one, true in zip(suspects, right, strict=True)
+    ]
 
 
 def suspects_in(name: str, folder: Path, answers: Sequence[Truth], until_ns: int | None) -> list[Judged]:
@@ -100,12 +104,12 @@ def collected(seeds: range) -> Iterator[Judged]:
             yield from suspects_in(f"seed {seed}", Path(work), answers_of(scenario, Path(work)), until)
 
 
-def weights_of(terms: Float64, right: Bool, share: Float64) -> Float64:
-    """Logistic regression with a slight pull of all weights but the constant towards 0."""
+def weights_of(terms: Float64, against: Float64, right: Bool, share: Float64) -> Float64:
+    """Logistic regression with a slight pull of all weights but the constant towards 0, given odds `against`."""
     pull = RIDGE * right.size / 50.0 * (np.arange(terms.shape[1]) > 0)
     found = np.zeros(terms.shape[1])
     for _ in range(100):
-        chance = 1.0 / (1.0 + np.exp(-terms @ found))
+        chance = 1.0 / (1.0 + against * np.exp(-terms @ found))
         slope = terms.T @ (share * (right - chance)) - pull * found
         bend = (terms.T * (share * chance * (1.0 - chance))) @ terms + np.diag(pull + 1e-9)
         found += np.linalg.solve(bend, slope)
@@ -115,6 +119,7 @@ def weights_of(terms: Float64, right: Bool, share: Float64) -> Float64:
 def lines_of(places: Sequence[Judged]) -> list[str]:
     """The weights, and how well they do where they were not fitted."""
     terms = np.array([one.terms for one in places])
+    against = np.array([one.against for one in places])
     right = np.array([one.right for one in places])
     count = Counter((one.case, one.right) for one in places)
     share = np.array([1.0 / count[one.case, one.right] for one in places])
@@ -122,13 +127,14 @@ def lines_of(places: Sequence[Judged]) -> list[str]:
     chance = np.zeros(right.size)
     for part in range(FOLDS):
         inside = fold != part
-        chance[~inside] = 1.0 / (
-            1.0 + np.exp(-terms[~inside] @ weights_of(terms[inside], right[inside], share[inside]))
-        )
+        weights = weights_of(terms[inside], against[inside], right[inside], share[inside])
+        chance[~inside] = 1.0 / (1.0 + against[~inside] * np.exp(-terms[~inside] @ weights))
     chance = np.clip(chance, 1.0 - RULES.trust.most_sure, RULES.trust.most_sure)
     bits = float((share * np.log(np.where(right, chance, 1.0 - chance))).sum())
     lines = [f"{right.size} suspected places, {int(right.sum())} right; log likelihood held out {bits:.1f}"]
-    lines += [f"{name}: {value:.2f}" for name, value in zip(NAMES, weights_of(terms, right, share), strict=True)]
+    lines += [
+        f"{name}: {value:.2f}" for name, value in zip(NAMES, weights_of(terms, against, right, share), strict=True)
+    ]
     for low, high in ((0.0, 0.2), (0.2, 0.4), (0.4, 0.6), (0.6, 0.8), (0.8, 0.9), (0.9, 1.0)):
         inside = (chance >= low) & (chance < high)
         lines.append(f"{low} to {high}: {(share * right)[inside].sum():.1f} of {share[inside].sum():.1f} right")

@@ -4,15 +4,16 @@
                                                   measured once per job: who was late, how fast messages moved
     slow_transfer, slow_storage                   places that several jobs use: NICs, links, switches, storage
         from slow_cells, slow_parts, link_use, passes, tally, sick_times, sent_again, queued, backlog,
-        own_past, larger_quanta, rate_changes (what is slow, when), bystanders, accused_place, place_signs (which place
-        explains it, how likely), slow_place_merge, slow_place_words (one finding per cause, in words)
+        own_past, larger_quanta, rate_changes (what is slow, when), bystanders, accused_place, place_signs, computing
+        (which place explains it, how likely, against whom), slow_place_merge, slow_place_words (one finding per cause,
+        in words)
     detectors                                     the list of detectors that look at one job:
-        slow_stage (with silent_stage, blamed_stage), late_member (with stalls, holding, bouts, transport),
+        slow_stage (with stage_signs), late_member (with stalls, holding, bouts, transport),
         stopped (with ending, endings, first_to_stop, who_stopped, whether_stopped, missing_order, noticed,
         dead_or_hung, ends_in_silence, last_state, stand_together, usual_rest, byte_curves, heartbeats, fallen_silent,
         probes, restarts),
         standstill (with silences), imbalance,
-        blamed_member (with blame, own_gaps), unexplained (with throughout)
+        blamed_member (with blame, blamed_card, own_gaps), unexplained (with throughout)
     trust, chance                                 what a finding must show before it is reported
     what_if, cost                                 what a fault costs
     find_faults                                   all of the above in their order

@@ -66,6 +66,8 @@ class _PlaceEvidence:
     others: int = 0
     slower: int = 0
     slower_elsewhere: int = 0
+    one_member: float = 0.0
+    computing: float = 0.0
 
     @property
     def signs(self) -> PlaceSigns:
@@ -77,6 +79,8 @@ class _PlaceEvidence:
             of_slower=max(self.slower, 1) / max(self.slower + self.slower_elsewhere, 1),
             alone=not self.elsewhere,
             clock=self.clock,
+            one_member=self.one_member,
+            computing=self.computing,
         )
 
     def _is_broken(self, cell: SlowCells, through: Bool, affected: Bool) -> bool:
@@ -107,6 +111,10 @@ class _PlaceEvidence:
         slower = _as_slow(cell, affected, self.rules)
         self.slower += int((slower & affected).sum())
         self.slower_elsewhere += int((slower & ~affected).sum())
+        self.computing = max(self.computing, cell.computing.chance)
+        where, name = both_ways(self.place)
+        if where is WhereType.GROUP:
+            self.one_member = max(self.one_member, cell.computing.share_in(name))
         self.sick += int(cell.sick[through][:, affected].sum())
         self.known += int(cell.known[through][:, affected].sum())
         self.elsewhere += int(cell.known[~through][:, affected].sum())
@@ -122,7 +130,6 @@ class _PlaceEvidence:
         self.pairs.update((cell.job, pair) for pair in np.flatnonzero(through).tolist())
         if both_ways(self.place) in cell.links:
             self.links.append(cell.links[both_ways(self.place)])
-        where, name = both_ways(self.place)
         for switch in name if where is WhereType.LINK else ():
             within = cell.through((WhereType.SWITCH, switch)) & ~cell.through((where, name))
             healthy = (cell.known & ~cell.sick)[within][:, affected]

@@ -38,6 +38,7 @@ __all__ = [
     "WaitedFor",
     "blame",
     "fallen",
+    "falls",
     "much_slower",
     "runner_up",
     "shares_of",
@@ -230,6 +231,12 @@ def tensor_peers(evidence: JobEvidence, row: int) -> Bool:
 
 def fallen(evidence: JobEvidence, slower: Bool, usual: Bool) -> float:
     """By how much (a logarithm) the rate of any pair fell from the usual to the slower steps, at most."""
+    return float(np.nanmax(falls(evidence, slower, usual), initial=0.0))
+
+
+def falls(evidence: JobEvidence, slower: Bool, usual: Bool) -> Float64:
+    """By how much (a logarithm) the rate of each pair fell from the usual to the slower steps; NaN where that is not
+    known."""
     before, now = (known_median(evidence.rate[:, steps], axis=1) for steps in (usual, slower))
     known = np.isfinite(before) & np.isfinite(now) & (before > 0.0) & (now > 0.0)
-    return float(np.log(before[known] / now[known]).max(initial=0.0))
+    return np.where(known, np.log(np.where(known, before, 1.0) / np.where(known, now, 1.0)), np.nan)

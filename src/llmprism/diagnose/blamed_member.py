@@ -1,12 +1,13 @@
-"""Slow GPU where the job's slower steps are news already and only their cause is missing.
+"""Slow GPU, or card, where the job's slower steps are news already and only their cause is missing.
 
 Other detectors ask of each member whether it is late for long enough, and in enough steps, to be no work of chance
 (`bouts`). Whether slower steps are news is answered for the job as a whole (`unexplained`); after that the only
 question is who was waited for in them, and all signs of all of these steps together tell that (`blame`).
 
-Catches: a slow GPU in few steps, in rings whose messages are pushed, in jobs whose layout is doubtful. Must not shout
-at: a slow card or link, which holds back many pieces where a GPU pauses as often as ever, or slows what is sent; a slow
-stage, or all members together (blame is shared then); steps that a slow place explains. Tested in `test_blamed_member`.
+Catches: a slow GPU in few steps, in rings whose messages are pushed, in jobs whose layout is doubtful; the card of such
+a member where its messages alone are slower (`blamed_card`). Must not shout at: a slow link, which holds back many
+pieces where a GPU pauses as often as ever; a slow stage, or all members together (blame is shared then); steps that a
+slow place explains. Tested in `test_blamed_member`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from llmprism.arrays import Bool
 from llmprism.diagnose.blame import WaitedFor, blame, runner_up
+from llmprism.diagnose.blamed_card import of_gpu_or_card
 from llmprism.diagnose.cost import lost_gpu_seconds, share_lost
 from llmprism.diagnose.detector import Detector, DetectorInput
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
@@ -44,10 +46,13 @@ def find_blamed_members(
     for steps in stretches:
         slower = steps & ~usual
         blamed = blame(evidence, slower, usual, rules)
-        if blamed is None or blamed.confidence < rules.trust.worth_a_look:
+        if blamed is None:
             continue
-        if not sends_slowly(evidence, blamed.row, slower, usual):
-            found.append(_finding(evidence, blamed, steps))
+        finding = of_gpu_or_card(evidence, _finding(evidence, blamed, steps), blamed.row, slower, usual, rules)
+        if finding.kind is FindingKind.SLOW_GPU and sends_slowly(evidence, blamed.row, slower, usual):
+            continue
+        if finding.confidence >= rules.trust.worth_a_look:
+            found.append(finding)
     return found
 
 
@@ -81,4 +86,4 @@ def _look(given: DetectorInput) -> list[Finding]:
     return find_blamed_members(given.evidence, given.known, given.accused, given.rules)
 
 
-DETECTOR: Final = Detector("blamed_member", (FindingKind.SLOW_GPU,), _look)
+DETECTOR: Final = Detector("blamed_member", (FindingKind.SLOW_GPU, FindingKind.SLOW_NIC), _look)

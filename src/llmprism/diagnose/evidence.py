@@ -126,8 +126,12 @@ def _started_again(job: Job, timeline: Timeline, rules: FaultRules) -> Bool:
 
 
 def _pair_kind(job: Job, layout: JobLayout) -> Int8:
-    first = job.transfers.pair_offsets[:-1]
-    return layout.transfer_kind[first] if first.size else np.zeros(0, dtype=np.int8)
+    """The kind of most of each pair's bytes: messages have kinds, and a pair that exchanges tokens in a pass may carry
+    its gradients afterwards."""
+    transfers, kinds = job.transfers, max(PairKind) + 1
+    cell = transfers.pair_of_row.astype(np.int64) * kinds + layout.transfer_kind
+    held = np.bincount(cell, transfers.bytes, minlength=transfers.pair_count * kinds)
+    return np.asarray(held.reshape(-1, kinds).argmax(axis=1), dtype=np.int8)
 
 
 def _group_of_pair(job: Job, layout: JobLayout, pair_kind: Int8) -> Int64:

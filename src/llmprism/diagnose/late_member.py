@@ -21,7 +21,8 @@ from typing import Final
 import numpy as np
 
 from llmprism.arrays import Bool, Float64
-from llmprism.diagnose.blame import WaitedFor, blame, runner_up, tensor_peers
+from llmprism.diagnose.blame import blame, runner_up, tensor_peers
+from llmprism.diagnose.blamed_card import of_gpu_or_card
 from llmprism.diagnose.bouts import Bout, bouts_of, in_steps, one_per_time
 from llmprism.diagnose.chance import log_expected_members
 from llmprism.diagnose.cost import long_enough_ns, lost_gpu_seconds, share_lost
@@ -303,22 +304,22 @@ def excused_steps(evidence: JobEvidence, accused: dict[str, list[tuple[int, int]
     return excused
 
 
-def _weighed(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> WaitedFor | None:
-    """Who was waited for in the slower steps of a bout, by all signs together; None where nobody can tell."""
+def _in_slower_steps(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> tuple[Bool, Bool]:
+    """The slower steps of a bout, and the usual ones outside of it."""
     usual = usual_steps(evidence, rules)
     usual &= ~bout.affected
-    slower = bout.affected & (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns)
-    return blame(evidence, slower, usual, rules, found=bout.row)
+    return bout.affected & (evidence.duration_ns >= rules.members.slowdown * evidence.normal_ns), usual
 
 
 def _slow(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> Finding:
     affected, steps = bout.affected, evidence.timeline.steps
-    weighed = _weighed(evidence, bout, rules)
+    slower, usual = _in_slower_steps(evidence, bout, rules)
+    weighed = blame(evidence, slower, usual, rules, found=bout.row)
     bout = bout if weighed is None else replace(bout, row=weighed.row)
     name = evidence.job.transfers.addresses[evidence.job.members[bout.row]]
     sure = min(rules.members.sure_late, 1.0 - 0.5 / (bout.last - bout.first))
     late, taken = bout.late_ns / 1e6, float(np.median(evidence.duration_ns[affected]))
-    return Finding(
+    finding = Finding(
         kind=FindingKind.SLOW_GPU,
         job=evidence.job.id,
         where=Where(WhereType.GPU, name),
@@ -339,6 +340,7 @@ def _slow(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> Finding:
         ),
         alternatives=() if weighed is None else runner_up(evidence, weighed),
     )
+    return finding if weighed is None else of_gpu_or_card(evidence, finding, bout.row, slower, usual, rules)
 
 
 def _delays_the_job(evidence: JobEvidence, bout: Bout) -> bool:
@@ -384,4 +386,4 @@ def _is_stage_of(finding: Finding, job: str) -> bool:
     return finding.kind is FindingKind.IMBALANCE and finding.job == job
 
 
-DETECTOR: Final = Detector("late_member", (FindingKind.SLOW_GPU, FindingKind.STALL), _look)
+DETECTOR: Final = Detector("late_member", (FindingKind.SLOW_GPU, FindingKind.SLOW_NIC, FindingKind.STALL), _look)

@@ -4,9 +4,10 @@ That sick cells pass a place says little by itself: whatever waits for a slow GP
 and in a job with many slow cells some of them pass any place. So the place competes with "something else" by all of
 these: how clearly it leads its rival, how many of the cells that pass it are sick, how many of all sick cells of
 that time pass elsewhere, how many of the job's slower steps it leaves to something else, whether anything that does
-not pass it was timed at all, how sure the clock is, and by which sign it was found (`CellSign`): rates are measured,
-the others inferred. Weights are fitted to suspected places whose truth is known (`rules.NamedPlaceRules`), so a
-confidence is a promise.
+not pass it was timed at all, how sure the clock is, whether one member of a group alone is waited for, and by which
+sign it was found (`CellSign`): rates are measured, the others inferred. A GPU or a stage that computes longer then
+(`computing`) is one more rival: the odds of all of them add up. Weights are fitted to suspected places whose truth is
+known (`rules.NamedPlaceRules`), so a confidence is a promise.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from llmprism.arrays import Float64
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.trust import log_odds
 
-__all__ = ["CellSign", "PlaceSigns", "chance_of", "terms_of"]
+__all__ = ["CellSign", "PlaceSigns", "chance_of", "odds_against", "terms_of"]
 
 
 class CellSign(Enum):
@@ -42,7 +43,8 @@ class PlaceSigns:
     that are sick; `of_sick` the share of these among all sick cells of its jobs and time that neither wait for it nor
     are explained by a likelier place; `of_slower` the share of its jobs' slower steps in which it is sick. `alone`: no
     other cells are known then. `second`: a likelier place by the same sign explains a part of the same time. `clock` is
-    the confidence of the least sure clock of these jobs."""
+    the confidence of the least sure clock of these jobs, `one_member` the share of the blame for slower steps that one
+    member of a group has (0 for other places), `computing` how likely it is that a GPU or a stage computed longer."""
 
     sign: CellSign
     lead: float
@@ -52,6 +54,8 @@ class PlaceSigns:
     alone: bool
     clock: float
     second: bool = False
+    one_member: float = 0.0
+    computing: float = 0.0
 
     @property
     def fit(self) -> float:
@@ -65,10 +69,16 @@ def chance_of(signs: PlaceSigns, rules: FaultRules = RULES) -> float:
     rule = rules.named_place
     weights = (
         rule.fit_constant, rule.lead, rule.of_cells, rule.of_sick, rule.of_slower, rule.clock, rule.alone,
-        rule.held_back, rule.broken_up, rule.lagging, rule.second,
+        rule.held_back, rule.broken_up, rule.lagging, rule.second, rule.one_member,
     )  # fmt: skip
-    odds = float(terms_of(signs, rules) @ np.array(weights))
+    odds = float(terms_of(signs, rules) @ np.array(weights)) - log(odds_against(signs, rules))
     return round(min(1.0 / (1.0 + exp(-odds)), signs.lead, rules.trust.most_sure), 3)
+
+
+def odds_against(signs: PlaceSigns, rules: FaultRules = RULES) -> float:
+    """Odds of what else may explain the sick cells, beside those of the place: something unknown (1), or a GPU or a
+    stage that computes longer."""
+    return 1.0 + rules.named_place.rival * exp(log_odds(signs.computing, rules))
 
 
 def terms_of(signs: PlaceSigns, rules: FaultRules = RULES) -> Float64:
@@ -85,6 +95,7 @@ def terms_of(signs: PlaceSigns, rules: FaultRules = RULES) -> Float64:
             signs.alone,
             *(signs.sign is s for s in of_signs),
             signs.second,
+            signs.one_member,
         ],
         dtype=np.float64,
     )

@@ -13,10 +13,9 @@ import numpy as np
 
 from llmprism.arrays import Bool, Float64
 from llmprism.diagnose.backlog import changed_cells
-from llmprism.diagnose.blame import blame
-from llmprism.diagnose.blamed_stage import blamed_stage
 from llmprism.diagnose.bystanders import Bystander, bystander_of
 from llmprism.diagnose.byte_curves import hold_the_training
+from llmprism.diagnose.computing import NOBODY, Computing, computing
 from llmprism.diagnose.evidence import JobEvidence, usual_steps
 from llmprism.diagnose.larger_quanta import odds_at_larger_quanta
 from llmprism.diagnose.link_use import LinkUse, links_of
@@ -27,7 +26,6 @@ from llmprism.diagnose.rates import typical_size
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.sent_again import resent_cells
 from llmprism.diagnose.slow_parts import rates_of_slow_parts
-from llmprism.diagnose.slow_stage import find_slow_stages
 from llmprism.diagnose.throughout import beyond_jitter_times
 from llmprism.model.timeline import Steps
 from llmprism.stats.robust import known_median, mad
@@ -39,8 +37,8 @@ __all__ = ["JudgedCells", "SlowCells", "judge_transfers"]
 @dataclass(frozen=True, slots=True)
 class JudgedCells:
     """Pairs x steps that are sick by another sign than their rate, those in which that could have been seen, how bad
-    they are, how many cells each one counts for, the places that these pairs pass, and the `odds` of each cell by its
-    pair's own past, where these are known."""
+    they are, how many cells each one counts for, the places that these pairs pass, the `odds` of each cell by its
+    pair's own past, where these are known, and who may have computed longer then."""
 
     sick: Bool
     known: Bool
@@ -48,6 +46,7 @@ class JudgedCells:
     weight: Float64
     passes: Passes
     odds: Float64 | None = None
+    computing: Computing = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,8 @@ class SlowCells:
     (`queued`, share of what the step takes longer), `changed` those whose rate changed because something lags behind
     (`backlog`), `broken` those that are slow by larger quanta (`larger_quanta`), where some are. `odds` are the
     logarithms of the odds that something on the pair's way is slow, by its own past (`own_past`); NaN where they are
-    not known. `bystander` is what the job says for the places that it passes while it is healthy.
+    not known. `computing` says who may have computed longer while cells are sick, `bystander` is what the job says for
+    the places that it passes while it is healthy.
     """
 
     job: str
@@ -83,6 +83,7 @@ class SlowCells:
     trust: float = 1.0
     clock: float = 1.0
     odds: Float64 | None = None
+    computing: Computing = NOBODY
     resent: JudgedCells | None = None
     queued: JudgedCells | None = None
     changed: JudgedCells | None = None
@@ -147,6 +148,7 @@ class SlowCells:
             passes=cells.passes,
             links={},
             odds=cells.odds,
+            computing=cells.computing,
             resent=None,
             queued=None,
             changed=None,
@@ -199,8 +201,6 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
     own = np.isfinite(odds)
     sick = np.where(own, odds >= rules.places.past_sick, sick)
     known = np.where(own, sick | (odds <= -rules.places.past_well), known)
-    waiting = _waiting_for_computation(replace(evidence, rate=rate), sick, rules)
-    sick[:, waiting] = known[:, waiting] = False
     weight = _weight(evidence, known, rules, _slow_at_once(evidence, sick, rules))
     trains = hold_the_training(evidence.job, evidence.timeline.steps, rules)
     if not (trains and _some_last(sick, known, weight, rules)):
@@ -224,9 +224,10 @@ def judge_transfers(evidence: JobEvidence, rules: FaultRules = RULES) -> SlowCel
         trust=evidence.layout.peers_confidence,
         clock=evidence.layout.steps_confidence,
         odds=odds,
+        computing=computing(evidence, sick, rules),
         resent=_resent(evidence, rules),
-        queued=_unless_computed(evidence, queued_cells(evidence, rules), rules, rules.trust.likely),
-        changed=_unless_computed(evidence, changed_cells(evidence, rules), rules, rules.trust.likely),
+        queued=_suspicious(evidence, queued_cells(evidence, rules), rules),
+        changed=_suspicious(evidence, changed_cells(evidence, rules), rules),
         broken=_at_larger_quanta(evidence, past, rules),
         bystander=bystander_of(evidence, known & ~sick, rules),
     )
@@ -252,14 +253,13 @@ def _where_it_tells(evidence: JobEvidence, past: OwnPast, sick: Bool, expected: 
 
 
 def _at_larger_quanta(evidence: JobEvidence, past: OwnPast, rules: FaultRules) -> JudgedCells | None:
-    """The cells by the rates of larger quanta; None where these tell nothing, or a GPU or a stage explains the slower
-    steps."""
+    """The cells by the rates of larger quanta; None where these tell nothing."""
     at = odds_at_larger_quanta(evidence, past, rules)
     if at is None:
         return None
     sick = at.odds >= rules.places.past_sick
     known = sick | (at.odds <= -rules.places.past_well)
-    cells = _unless_computed(evidence, (sick, known, np.exp(at.change)), rules, rules.trust.likely)
+    cells = _suspicious(evidence, (sick, known, np.exp(at.change)), rules)
     return None if cells is None else replace(cells, odds=at.odds)
 
 
@@ -269,41 +269,15 @@ def _resent(evidence: JobEvidence, rules: FaultRules) -> JudgedCells | None:
     return _judged(evidence, sick, known, ratio, known.astype(np.float64), rules)
 
 
-def _unless_computed(
-    evidence: JobEvidence, cells: tuple[Bool, Bool, Float64] | None, rules: FaultRules, blamed_from: float
+def _suspicious(
+    evidence: JobEvidence, cells: tuple[Bool, Bool, Float64] | None, rules: FaultRules
 ) -> JudgedCells | None:
-    """Cells with a sign of something slow; None where none have it for long enough, or a GPU or a stage explains the
-    slower steps (the GPU with so much confidence): what waits for these has the same sign."""
+    """Cells with a sign of something slow, and who else may explain it; None where none have it for long enough."""
     if cells is None:
         return None
     sick, known, share = cells
     found = _judged(evidence, sick, known, share, _weight(evidence, known, rules), rules)
-    return (
-        None if found is None or _computes_longer(evidence, np.asarray(sick.any(axis=0)), rules, blamed_from) else found
-    )
-
-
-def _waiting_for_computation(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> Bool:
-    """The slower steps with slow messages, if a GPU or a stage explains them: who waits for it pushes the head of a
-    message, and the rest long after that."""
-    usual = usual_steps(evidence, rules)
-    slower: Bool = evidence.counted & ~usual & sick.any(axis=0)
-    blamed = blame(evidence, slower, usual, rules) if slower.any() else None
-    if blamed is None:
-        return np.zeros_like(slower)
-    explained = blamed.confidence >= rules.blame.before_places
-    return slower & (explained or blamed_stage(evidence, slower, usual, rules) is not None)
-
-
-def _computes_longer(evidence: JobEvidence, slower: Bool, rules: FaultRules, blamed_from: float) -> bool:
-    """Is a GPU, with so much confidence, or a whole stage to blame for these steps?"""
-    usual = usual_steps(evidence, rules) & ~slower
-    blamed = blame(evidence, slower, usual, rules)
-    if blamed is not None and blamed.confidence >= blamed_from:
-        return True
-    if blamed_stage(evidence, slower, usual, rules) is not None:
-        return True
-    return bool(find_slow_stages(evidence, np.zeros(evidence.steps, dtype=np.bool_), rules))
+    return None if found is None else replace(found, computing=computing(evidence, sick, rules))
 
 
 def _lags(evidence: JobEvidence, sick: Bool, rules: FaultRules) -> Bool:

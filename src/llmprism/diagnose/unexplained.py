@@ -66,8 +66,9 @@ def _stretches(evidence: JobEvidence, worth: Float64, rules: FaultRules) -> list
         int(np.log(times.max() / least) / np.log(rule.unexplained_finer)) + 1
     )
     found: dict[bytes, Bool] = {}
-    for number, cut in enumerate(cuts.tolist()):
-        longer = times >= cut
+    above = (times >= cuts[:, None]).sum(axis=1)
+    for number in np.flatnonzero(np.diff(above, prepend=-1)).tolist():  # cuts with no step between them are one
+        longer = times >= cuts[number]
         for first, after, _ in best_stretches(np.where(longer, worth[counted], -1.0), rule.unexplained_price):
             if number and _by_chance(longer, worth[counted], first, after, rules):
                 continue

@@ -57,7 +57,8 @@ def test_the_card_whose_messages_are_broken_up_is_named_with_its_rate():
     assert "pieces with pauses between them" in finding.summary
 
 
-def test_a_gpu_that_computes_longer_explains_it():
-    assert judge_transfers(ring_of_six(broken=["bc", "cd"])).broken is not None
+def test_a_gpu_that_computes_longer_is_a_rival():
+    alone = judge_transfers(ring_of_six(broken=["bc", "cd"])).broken
     waiting = {"c": during(8, 14, 500.0)}
-    assert judge_transfers(ring_of_six(broken=["bc", "cd"], late=["cd"], waiting=waiting)).broken is None
+    both = judge_transfers(ring_of_six(broken=["bc", "cd"], late=["cd"], waiting=waiting)).broken
+    assert both.computing.chance > RULES.trust.likely > alone.computing.chance

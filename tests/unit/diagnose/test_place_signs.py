@@ -27,6 +27,8 @@ def test_a_place_that_explains_everything_alone_is_as_sure_as_anything():
         {"sign": CellSign.QUEUED},
         {"sign": CellSign.BROKEN},
         {"sign": CellSign.LAGGING},
+        {"one_member": 0.8},
+        {"computing": 0.9},
     ],
 )
 def test_every_sign_counts(worse):

@@ -1,8 +1,13 @@
 """Pieces that leave their senders at full rate and wait behind the exporter."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from llmprism.diagnose.queued import queued_cells
+from llmprism.diagnose.rules import RULES
+from llmprism.diagnose.slow_cells import judge_transfers
+from llmprism.diagnose.slow_transfer import suspected_places
 from llmprism.model import FindingKind, Where, WhereType
 from support.stages import find_slow_transfers
 from unit.diagnose.evidence_builder import ring_pairs
@@ -71,7 +76,9 @@ def test_nothing_is_said_of_one_short_step_or_of_steps_that_vary_all_the_time():
 def test_a_leaf_of_which_all_hops_are_slow_is_no_slow_group_although_most_of_the_ring_is_sick():
     """A further hop of the same ring that holds pieces back now and then does not make the group the cause."""
     job, steps = ring(hops=("bc", "cd", "de", "ef", "fa"), paths=PATHS)
-    assert {finding.kind for finding in find_slow_transfers([ring_evidence(job, steps)])} == {FindingKind.SLOW_SWITCH}
+    all_of_them = replace(RULES, trust=replace(RULES.trust, worth_a_look=0.0))
+    suspects = suspected_places([judge_transfers(ring_evidence(job, steps))], all_of_them)
+    assert {suspect.finding.kind for suspect in suspects} == {FindingKind.SLOW_SWITCH}
 
 
 def test_a_job_that_becomes_faster_was_not_slow_before():

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from llmprism.diagnose import slow_cells
-from llmprism.diagnose.blame import WaitedFor
+from llmprism.diagnose.computing import Computing
 from llmprism.diagnose.find_faults import Shared
-from llmprism.diagnose.rules import RULES
 from llmprism.diagnose.slow_cells import JudgedCells, judge_transfers
 from llmprism.diagnose.slow_transfer import find_slow_places
 from llmprism.model import Finding, FindingKind, Where, WhereType
@@ -108,12 +107,9 @@ def test_of_a_healthy_job_only_what_it_says_as_a_bystander_is_kept():
     assert sick.worth_keeping() is sick
 
 
-def test_slow_messages_of_steps_in_which_a_gpu_is_to_blame_are_its_own(monkeypatch):
-    made = one_slow_hop({"ab": during(8, 11, 1.0, 10.0)}, longest=2.0)
-    assert judge_transfers(made).sick[:, 8:11].any()
-    for sure, sick in ((RULES.blame.before_places, False), (RULES.blame.before_places - 0.01, True)):
-        blamed = WaitedFor(2, 0.99, -1, 0.0, 1e9, sure)
-        monkeypatch.setattr(slow_cells, "blame", lambda *_, blamed=blamed: blamed)
-        cells = judge_transfers(made)
-        assert bool(cells.sick.any()) is sick
-        assert bool(cells.known[:, 8:11].any()) is sick
+def test_slow_messages_come_with_who_may_have_computed_longer_meanwhile(monkeypatch):
+    blamed = Computing(0.9, 0.8, ("c",))
+    monkeypatch.setattr(slow_cells, "computing", lambda *_: blamed)
+    cells = judge_transfers(one_slow_hop({"ab": during(8, 11, 1.0, 10.0)}, longest=2.0))
+    assert cells.sick[:, 8:11].any()
+    assert cells.computing is blamed

@@ -15,6 +15,7 @@ from llmprism.diagnose.rules.evidence import EvidenceRules
 from llmprism.diagnose.rules.members import MemberRules
 from llmprism.diagnose.rules.named_place import NamedPlaceRules
 from llmprism.diagnose.rules.places import PlaceRules
+from llmprism.diagnose.rules.slow_stage import SlowStageRules
 from llmprism.diagnose.rules.standstill import StandstillRules
 from llmprism.diagnose.rules.storage import StorageRules
 from llmprism.diagnose.rules.trust import TrustRules
@@ -30,6 +31,7 @@ __all__ = [
     "MemberRules",
     "NamedPlaceRules",
     "PlaceRules",
+    "SlowStageRules",
     "StandstillRules",
     "StorageRules",
     "TrustRules",
@@ -47,6 +49,7 @@ class FaultRules:
     named_place: NamedPlaceRules = field(default_factory=NamedPlaceRules)
     members: MemberRules = field(default_factory=MemberRules)
     blame: BlameRules = field(default_factory=BlameRules)
+    slow_stage: SlowStageRules = field(default_factory=SlowStageRules)
     endings: EndingRules = field(default_factory=EndingRules)
     whether_stopped: WhetherStoppedRules = field(default_factory=WhetherStoppedRules)
     who_stopped: WhoStoppedRules = field(default_factory=WhoStoppedRules)

@@ -59,6 +59,12 @@ class BlameRules:
     """and where a member was found late by itself. These six are fitted to 137 slowdowns of all kinds that no slow
     place explains, the 74 above among them: of 33 with 0.9 and more 94 % are right, of 53 below 0.2 6 %."""
 
+    # Its card in place of it
+    card_sure: float = 0.85
+    """Confidence in the card of a member that is most to blame, whose messages fell by more than anybody else's, by
+    what a slow place does at least: of 29 such stretches (captures and even random seeds) 24 had a slow card there,
+    three another slow card, two a slow link or spine, and none a slow GPU, of which there were 63."""
+
     # Bounds of the signs: where they end in what the weights were fitted to
     much_slower: float = 0.25
     """Share of what slower steps take longer on average from which one of them counts: those that are longer by chance
@@ -80,11 +86,6 @@ class BlameRules:
 
     most_fallen: float = 7.0
     """Logarithms of falling rates and of more silences, at most."""
-
-    before_places: float = 0.6
-    """Confidence in a slow GPU from which it explains slow messages of the same steps: whoever waits for it pushes the
-    head of a message and then nothing. Where messages are slow it is 0.5 at most for 95 slow cards, links, switches and
-    groups (captures and random runs; 0.37 for all but one), and more for nine slow GPUs of 20."""
 
     doubt: float = 0.0001
     """Share of the blame that is left for others, at least."""

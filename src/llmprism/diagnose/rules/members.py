@@ -174,43 +174,6 @@ class MemberRules:
     stall_ns: int = 1_000_000_000
     """And at least a second: shorter stand-stills are the operating system's."""
 
-    # Stages that are slow for a while
-    stage_longer: float = 0.3
-    """Work beyond a member's usual, in shares of it, from which it works longer,"""
-
-    stage_others: float = 0.2
-    """and of the others that may."""
-
-    stage_silences: float = 3.0
-    """Times as many own silences as in usual steps that the members of a slow stage have at most, as a rule: between
-    those of slow GPUs and of slow hops (`gap_most`);"""
-
-    stage_alike: float = 0.3
-    """share of the most silent member's growth that nearly all of a slow stage's reach: 0.39 to 1 in 13 random slow
-    stages, 0.22 at most in six captures and 13 random runs with one slow GPU,"""
-
-    stage_handed: float = 0.25
-    """Share of what steps take longer that a member's silences before messages to other stages grow by for them to
-    tell: 0.26 and more for one of the slow stage, or the slow GPU, in 26 of 31 random slowdowns of pipelines,"""
-
-    stage_handed_alike: float = 0.4
-    """and share of the most silent one's that nearly all of a slow stage's reach then: 0.65 to 1.0 in ten random slow
-    stages, 0.31 at most (0.0 as a rule) in 14 in which one GPU is slow."""
-
-    stage_share: float = 0.9
-    """Share of the blame for slower steps that the members of a slow stage have together, at least,"""
-
-    stage_most: float = 0.5
-    """share of that which one of them (with its tensor-parallel peers) has at most: 0.08 to 0.37 in ten random slow
-    stages, 0.62 and more where one GPU is slow (17 captures, 24 random runs),"""
-
-    stage_fallen: float = 0.9
-    """and by how much (a logarithm) rates may fall meanwhile: 0.01 to 0.91 in the ten, 1.04 and more where a card or
-    switch below a stage was slow and the blame spread in the same way (five of six)."""
-
-    stage_counted: int = 4
-    """and how many of them are counted."""
-
     # Many late at once
     as_late: float = 0.8
     """Share of a member's lateness from which another one is as late."""
