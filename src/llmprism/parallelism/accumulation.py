@@ -26,7 +26,7 @@ from llmprism.parallelism.phase import message_silences
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.silences import Silences
 
-__all__ = ["between_passes"]
+__all__ = ["between_passes", "longest_share"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def between_passes(
     if clock.period_ns <= 0.0 or clock.steps < 2 * rule.accumulated_steps:
         return None
     silences = message_silences(transfers, gradient)
-    if not silences.count or _longest_share(silences, clock) > rule.longest_layer:
+    if not silences.count or longest_share(silences, clock) > rule.longest_layer:
         return None
     rests = _rests_by_place(silences, clock, max(rule.burst_places))
     found = [
@@ -96,7 +96,7 @@ def _ends(silences: Silences, clock: StepClock, ticks: Int64, which: Int64) -> I
     return np.where(seen, silences.begin_ns[which], supposed)
 
 
-def _longest_share(silences: Silences, clock: StepClock) -> float:
+def longest_share(silences: Silences, clock: StepClock) -> float:
     """The longest silence of most ticks, as a share of the tick."""
     first = np.searchsorted(silences.begin_ns, clock.boundary_ns)
     filled = np.flatnonzero(np.diff(first) > 0)

@@ -11,6 +11,9 @@ the pause of the optimizer. What that says about the end of the step depends on 
   gradients have as long a pause each; the first of them ends the gathering.
 * Where the optimizer's pause is longer than the one after the burst, the forward pass is not silent: it gathers its
   layers in that burst (ZeRO 3 that keeps them), and the step ends before it.
+* Where the burst takes longer per byte than the reduction before it, it waits for somebody: parameters are gathered
+  bucket by bucket under the next forward pass, which has done with one before it needs the next, and the step ends
+  before it. What is gathered at the end of a step waits for nothing, and goes as fast as the network.
 
 Where the crowds fill the whole pause, the optimizer itself communicates, and the step ends with the last of them.
 Where tiny messages come all the time (gloo announces every transfer), where steps do not pause, or never, nothing is
@@ -26,7 +29,7 @@ import numpy as np
 from llmprism.arrays import Bool, Float64, Int64, median
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
-from llmprism.parallelism.byte_time import bytes_at
+from llmprism.parallelism.byte_time import bytes_at, time_at
 from llmprism.parallelism.row_silences import control_limit
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.integer_order import stable_order
@@ -83,6 +86,8 @@ def optimizer_pause(
     if pauses[order[0]] <= 0.0 or near.mean() < rules.ends.beyond_chatter * pauses[order[0]]:
         return None
     found = _end_after(crowded[order[0]], fold, rules)
+    if found.gathers and _paced_by_a_pass(silences, clock, crowded[order[0]], found.shift, rules):
+        found = replace(found, shift=crowded[order[0]])
     if order.size > 1 and not found.longest:
         return None
     return replace(found, alone=_share_of_steps(near, step[step >= 0]) >= rules.ends.exchanged_alone)
@@ -179,6 +184,23 @@ def _end_after(optimizer: float, fold: _Fold, rules: LayoutRules) -> OptimizerPa
         return OptimizerPause(optimizer, gathers=False, longest=bool(stands_out))
     at = (np.abs(after - share) <= width) & (fold.length >= 0.5 * slots[first])
     return OptimizerPause((optimizer + float(np.median(after[at]))) % 1.0, gathers=True, longest=False)
+
+
+def _paced_by_a_pass(silences: Silences, clock: StepClock, optimizer: float, end: float, rules: LayoutRules) -> bool:
+    """Does what is gathered between these two places of the step take clearly longer per byte than what is reduced
+    before it? Passes that accumulate gradients only make the reduction the slower one."""
+    sent = bytes_at(silences, clock.boundary_ns)
+    begin, size = sent[1:-1], np.diff(sent)[1:]
+    gathered, margin = (end - optimizer) % 1.0, 1.0 / rules.ends.tiny_places
+
+    def each_byte(since: float, share: float) -> Float64:
+        """Time for each share of the bytes from that place on, without its edges, which lie in pauses."""
+        first, last = (time_at(silences, begin + (since + off) * size) for off in (margin, share - margin))
+        taken: Float64 = (last - first) / (share - 2.0 * margin)
+        return taken
+
+    slower = each_byte(optimizer, gathered) / np.maximum(each_byte(optimizer + gathered - 1.0, 1.0 - gathered), 1.0)
+    return float(median(slower)) >= rules.ends.clearly_longer
 
 
 def after_control(transfers: TransferTable, pairs: Bool, clock: StepClock, rules: LayoutRules = RULES) -> StepClock:

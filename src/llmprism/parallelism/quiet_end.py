@@ -5,7 +5,8 @@ gradient that reaches the first stage to the first activation that leaves it; th
 signs tell where:
 
 * *The norm.* Clipping needs the norm of all gradients: tiny messages between most members within a moment, once in
-  every rest, after the last backward pass.
+  every rest, after the last backward pass. An evaluation in the rest has other such messages; the norm is then the one
+  that comes when it usually does.
 * *The last backward pass.* The last stage computes every micro-batch forward and backward without waiting in between,
   so its messages show how long one takes. The first stage has one backward pass to go, two thirds of that.
 """
@@ -53,7 +54,18 @@ def _norms(transfers: TransferTable, clock: StepClock, rest: Int64, rules: Layou
     usual = float(np.median(delay[seen]))
     if float(np.median(np.abs(delay[seen] - usual))) > rules.ends.norm_steady * clock.period_ns:
         return None
+    elsewhere = seen & (np.abs(delay - usual) > rules.ends.norm_steady * clock.period_ns)
+    delay = np.where(elsewhere, _nearest(when, clock.boundary_ns + int(usual)) - clock.boundary_ns, delay)
+    seen &= (delay > moment) & (delay <= rest)
     return np.where(seen, delay, min(usual, float(rest.max(initial=0)))).astype(np.int64)
+
+
+def _nearest(when: Int64, wanted: Int64) -> Int64:
+    """Of these (ascending) times the one nearest to each that is wanted."""
+    right = np.searchsorted(when, wanted).clip(0, when.size - 1)
+    left = np.maximum(right - 1, 0)
+    nearest: Int64 = when[np.where(np.abs(when[left] - wanted) <= np.abs(when[right] - wanted), left, right)]
+    return nearest
 
 
 def _backward_pass(transfers: TransferTable, last_links: list[tuple[int, int]], batches: int | None, clock: StepClock,

@@ -24,8 +24,10 @@ from llmprism.arrays import Float64, Int64
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import TransferTable
 from llmprism.model.layout import Sharding
+from llmprism.parallelism.accumulation import longest_share
 from llmprism.parallelism.features import PairFeatures
 from llmprism.parallelism.micro_batches import interior_silences
+from llmprism.parallelism.phase import message_silences
 from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.stats.quantum import equal_parts
 
@@ -50,7 +52,7 @@ def sharding_of(transfers: TransferTable, gradient: Int64, features: PairFeature
     sampled = gradient[: rules.stages.links_sampled]
     silences = interior_silences(transfers, sampled, clock, rules)
     position, weight = silences.place, silences.length
-    if has_pipelines or _longest_silence(profile / profile.sum(), rules) >= rules.sharding.silent_forward:
+    if has_pipelines or _computes_in_silence(transfers, gradient, profile / profile.sum(), clock, rules):
         return Sharded(_optimizer_sharding(position, weight, sampled.size * clock.steps, rules))
     collectives = _collectives(position, weight, rules)
     if collectives is None or collectives % 3 == 1 or collectives < 5:
@@ -71,6 +73,17 @@ def _optimizer_sharding(position: Float64, weight: Float64, steps: int, rules: L
         return Sharding.NONE
     buckets = float(weight[position < 0.5 - rule.at_half].sum()) >= rule.few_pauses * pause
     return Sharding.ZERO if buckets else Sharding.UNKNOWN  # two equal buckets pause at half as well
+
+
+def _computes_in_silence(
+    transfers: TransferTable, gradient: Int64, profile: Float64, clock: StepClock, rules: LayoutRules
+) -> bool:
+    """Is the forward pass silent: in the mean profile of the step, or, where steps of a fault or a checkpoint blur
+    that, in most steps for longer than any layer takes?"""
+    if _longest_silence(profile, rules) >= rules.sharding.silent_forward:
+        return True
+    pairs = np.isin(np.arange(transfers.pair_count), gradient)
+    return longest_share(message_silences(transfers, pairs), clock) > rules.sharding.longest_layer
 
 
 def _longest_silence(profile: Float64, rules: LayoutRules) -> float:

@@ -45,6 +45,15 @@ def test_parameters_gathered_after_the_optimizer_belong_to_the_step():
     assert found.shift == pytest.approx(1 / 3, abs=0.02)
 
 
+def test_parameters_that_a_forward_pass_paces_belong_to_the_next_step():
+    # 200 MB of gradients, optimizer with the norm, then a megabyte of parameters every 3 ms, and silence
+    transfers = ring([(300, 200), *((600 + 3 * k, 1) for k in range(100))], norms=[550])
+    found = optimizer_pause(transfers, every(transfers), clock_at(400))
+    assert found is not None
+    assert found.gathers
+    assert found.shift == pytest.approx(1 / 3, abs=0.02)
+
+
 def test_the_first_of_several_silent_forward_passes_ends_the_gathering():
     # two passes of accumulated gradients, both silent forward, 50 MB each, optimizer with the norm, 50 MB of parameters
     transfers = ring([(200, 50), (700, 50), (760, 50)], norms=[755])

@@ -34,15 +34,15 @@ def norms(place_ms, count=4, steps=range(STEPS)):
     ]
 
 
-def ends_ms(flows):
+def ends_ms(flows, apart_ms=STEP_MS):
     transfers = transfer_table(flows)
     name = list(transfers.addresses)
     pair = {(name[s], name[d]): i for i, (s, d) in enumerate(zip(transfers.pair_src, transfers.pair_dst, strict=True))}
     links = [(pair[f"a{p}", f"b{p}"], pair[f"b{p}", f"a{p}"]) for p in range(4)]
-    rests = (np.arange(STEPS, dtype=np.int64) * STEP_MS + 36) * MS
+    rests = (np.arange(STEPS, dtype=np.int64) * apart_ms + 36) * MS
     clock = StepClock(rests, np.ones(STEPS - 1, dtype=np.bool_), 1.0)
     moved = quiet_ends(transfers, links, links, BATCHES, clock)
-    return (moved.boundary_ns / MS) % STEP_MS
+    return (moved.boundary_ns / MS) % apart_ms
 
 
 def test_without_any_sign_the_step_ends_one_backward_pass_after_the_last_message():
@@ -69,3 +69,22 @@ def test_heartbeats_one_by_one_are_no_norm():
 
 def test_tiny_messages_that_come_with_the_last_message_are_no_norm():
     assert ends_ms(pipelines() + norms(36)) == pytest.approx(36 + BACKWARD_MS, abs=1.0)
+
+
+def test_messages_at_the_end_of_an_evaluation_are_not_the_norm_of_the_step_before_it():
+    """The last step of three rests for twice as long, and its members exchange tiny messages once more in that rest."""
+    apart = 3 * STEP_MS // 2
+
+    def in_time(flow):
+        step, place = divmod(flow.start_ns, STEP_MS * MS)
+        start = step * apart * MS + place
+        return flow._replace(start_ns=start, end_ns=start + flow.end_ns - flow.start_ns)
+
+    evaluated = [step for step in range(STEPS) if step % 3 == 2]
+    flows = [in_time(flow) for flow in pipelines() + norms(52)]
+    flows += [
+        Flow(f"a{p}", f"b{p}", (step * apart + 140) * MS, (step * apart + 140) * MS + 20_000, 64)
+        for step in evaluated
+        for p in range(4)
+    ]
+    assert ends_ms(flows, apart) == pytest.approx(52, abs=0.1)

@@ -58,6 +58,16 @@ def test_a_collective_that_pauses_inside_is_one(count):
     assert (found.sharding, found.collectives) == (Sharding.FSDP, 3 * count)
 
 
+def test_buckets_after_a_silent_forward_pass_are_no_layers_although_a_fault_fills_it_in_some_steps():
+    """Eight buckets in the second half of the step; in a fifth of the steps they are late, and run into the next."""
+    usual = collectives([120 + 14 * bucket for bucket in range(8)], steps=16)
+    late = [
+        flow._replace(start_ns=flow.start_ns + 16 * STEP_MS * MS, end_ns=flow.end_ns + 16 * STEP_MS * MS)
+        for flow in collectives([5 + 29 * bucket for bucket in range(8)], steps=4)
+    ]
+    assert verdict(usual + late) is Sharding.NONE
+
+
 def turning_first(layers_count):
     """One step as a clock that ticks at the turning point sees it: backward in twos, optimizer, forward one by one."""
     twos = [20.0 + layer * 26.0 + pause for layer in range(layers_count - 1) for pause in (0.0, 4.0)]

@@ -192,7 +192,9 @@ class StepEndRules:
 
     clearly_longer: float = 1.5
     """A pause relative to another from which it is clearly longer: that of the optimizer relative to the longest other
-    one where no forward pass is silent elsewhere."""
+    one where no forward pass is silent elsewhere. And the time that a byte takes to be gathered relative to that of a
+    byte that is reduced, from which a forward pass paces it: 0.13 to 0.94 in nine real captures that gather at the end
+    of a step, 3.0 in the one that gathers under the next forward pass."""
 
     gathered_share: tuple[float, float] = (0.28, 0.55)
     """Share of the step's bytes that parameters are gathered in: a third after an all-reduce or a reduction in twice

@@ -43,7 +43,8 @@ class ShardingRules:
 
     longest_layer: float = 1.0 / 3.0
     """Longest silence of a pass over layers, as a share of the pass: the backward pass of one of two layers. Of 1,100
-    random and real jobs with such pauses passes have 0.11 and less, steps with checkpoints or logs 0.44 and more."""
+    random and real jobs with such pauses passes have 0.11 and less, steps with checkpoints or logs 0.44 and more. A
+    step that is silent for longer computes its forward pass in silence."""
 
     # Shard groups and replicas
     shards_over_replicas: float = 1.5
