@@ -178,13 +178,20 @@ def _explained(
 
 
 def is_mesh(said: JobLayout, ranks: int) -> bool:
-    """Do the degrees of a layout make a mesh of all ranks, with experts on ranks of the same weights? Else the pairs
-    may be named well, but there is nothing that they are the pairs of."""
+    """Do the degrees of a layout make a mesh of all ranks, each of them among replicas where there are any, with
+    experts on ranks of the same weights? Else the pairs may be named well, but there is nothing that they are the
+    pairs of: tensor groups of two servers are joined by one hop each way, which is no group of replicas."""
     layout = said.layout
     if layout.tp is None or layout.pp is None or layout.dp is None:
         return False
     alike = layout.dp * (layout.cp or 1)
-    return layout.tp * layout.pp * alike == ranks and alike % (layout.ep or 1) == 0 and nested(said.groups)
+    whole = layout.tp * layout.pp * alike == ranks and alike % (layout.ep or 1) == 0
+    return whole and (layout.dp == 1 or _replicated(said) == ranks) and nested(said.groups)
+
+
+def _replicated(said: JobLayout) -> int:
+    """How many ranks reduce gradients with others."""
+    return len({member for group in said.groups if group.kind is PairKind.DP for member in group.members})
 
 
 def nested(groups: tuple[Group, ...]) -> bool:
