@@ -149,6 +149,16 @@ def test_unevenly_routed_tokens_still_explain_their_pairs():
     assert _saved(carried, size, np.array([False, False]), RULES)[1].mean() < RULES.composition.complete
 
 
+@pytest.mark.parametrize(("carried", "contexts"), [(1e6, False), (2e7, True)])
+def test_contexts_carry_more_than_tokens_differ_by(carried, contexts):
+    """A ring among the tokens finds what these differ by, and all groups agree about it."""
+    job = job_of(Degrees(1, 4, 4, 1, 4), AMOUNTS | {"cp": carried})
+    assert (
+        any(it.degrees.contexts == 4 for one in found_in(job) for it in one.readings if it.degrees.experts == 4)
+        is contexts
+    )
+
+
 @pytest.mark.parametrize(
     ("groups", "mesh"), [([(0, 4), (1, 5), (2, 6), (3, 7)], True), ([(3, 4)], False), ([(0, 1, 2, 3)], False)]
 )
