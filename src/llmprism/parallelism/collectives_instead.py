@@ -13,7 +13,6 @@ have such bytes by chance only, which counts, too.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -32,22 +31,19 @@ def collectives_instead(
     seen: PartialLayout, layout: JobLayout, read: Callable[[PartialLayout], PartialLayout]
 ) -> JobLayout:
     """The layout, or that of the same links without pipelines where it is likelier; `read` takes all passes over what
-    is `seen` of the links. How far it is ahead is how sure the kinds of its links are."""
-    rule, rival = seen.rules.kinds, _as_collectives(seen)
+    is `seen` of the links."""
     if (layout.layout.pp or 1) == 1:
         return layout
+    rule, rival = seen.rules.kinds, _as_collectives(seen)
     fits = rule.hybrid_nats if _as_predicted(rival) else 0.0
     most = rule.surest_layout + fits - _links_say(layout) - _odds(layout)
     if most <= rule.collectives_nats:
         return layout
     rival = read(rival)
-    hybrid = rival.sharded is not None and rival.sharded.hybrid
-    ahead = ahead_of(layout, judged_layout(rival)) + (fits if hybrid else 0.0)
-    if ahead <= rule.collectives_nats:
-        return layout
-    sure = 1.0 / (1.0 + math.exp(-ahead))
-    kinds = replace(rival.kinds, confidence=np.minimum(rival.kinds.confidence, sure))
-    return judged_layout(replace(rival, kinds=kinds))
+    predicted = fits > 0.0 and rival.sharded is not None and rival.sharded.hybrid
+    found = judged_layout(rival, 1.0 if predicted else rule.read_anew)
+    ahead = ahead_of(layout, found) + (fits if predicted else 0.0)
+    return layout if found.pipelines or ahead <= rule.collectives_nats else found
 
 
 def ahead_of(layout: JobLayout, rival: JobLayout) -> float:

@@ -344,7 +344,7 @@ def _drowned(parts: list[Part], amounts: Float64, rules: LayoutRules) -> bool:
     tokens = [(part.pair, amount) for part, amount in zip(parts, amounts, strict=True) if part.kind is PairKind.EP]
     rings = [(part.pair, amount) for part, amount in zip(parts, amounts, strict=True) if part.kind is PairKind.CP]
     return any(
-        amount < rules.composition.beside_tokens * routed and np.isin(ring, pairs).all()
+        amount < rules.composition.contexts_of_tokens * routed and np.isin(ring, pairs).all()
         for (ring, amount), (pairs, routed) in product(rings, tokens)
     )
 
