@@ -41,7 +41,7 @@ def collectives_instead(
         return layout
     rival = read(rival)
     predicted = fits > 0.0 and rival.sharded is not None and rival.sharded.hybrid
-    found = judged_layout(rival, 1.0 if predicted else rule.read_anew)
+    found = judged_layout(rival, rule.read_anew)
     ahead = ahead_of(layout, found) + (fits if predicted else 0.0)
     return layout if found.pipelines or ahead <= rule.collectives_nats else found
 
