@@ -19,8 +19,9 @@ idea:
                              leading_exchanges, pass_exchanges, contexts_among_tokens, context_lanes, superposed_rings
                              (contexts, tensors across servers), unknown_collectives
     does the whole fit       rank_mesh, composition (which layout explains the bytes of all pairs), composed,
-                             composed_start (where that is better, and the passes anew from there), partial_layout
-                             (what is known so far), stated_layout (what it says in the end)
+                             composed_start (where that is better, and the passes anew from there),
+                             collectives_instead (without pipelines that explain nothing), partial_layout (what is
+                             known so far), stated_layout (what it says in the end)
     how is it trained        sharding, sharded_job, hybrid (where parameters lie), batches, micro_batches,
                              counted_messages, likely_messages, schedule_fit, schedules (pipelines)
     how sure is all this     judged_layout, layout_evidence, other_readings, left_over, fitted_confidence,

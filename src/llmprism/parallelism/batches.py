@@ -84,6 +84,7 @@ class _Fits:
                 if found is not None and self._settled(found):
                     return found
                 found = self._better(found, count)
+            found = self._without_collective(found)
             if found is not None and found.misfit < _chance(found, self.rules) and self._usual(found):
                 return found
         self.by_bytes = self._by_bytes()
@@ -93,6 +94,14 @@ class _Fits:
         if not found.played and self.by_bytes.micro_batches is not None:
             return self.by_bytes  # what it takes to say a number is all that moments would add
         return self.by_bytes if _explains(self.by_bytes, found, self.stages, self.rules) else found
+
+    def _without_collective(self, found: ScheduleFit | None) -> ScheduleFit | None:
+        """One message less, where somebody sets that and it is explained better: two stages share their link with a
+        collective, which passes for one more message if it is about as large."""
+        if found is None or self.stages != 2 or self._settled(found):
+            return found
+        fewer = self._better(found, found.messages - 1)
+        return fewer if fewer is not None and self._usual(fewer) else found
 
     def _settled(self, found: ScheduleFit) -> bool:
         """Can no other number do better? One that nobody sets has to be explained."""

@@ -178,13 +178,20 @@ def _explained(
 
 
 def is_mesh(said: JobLayout, ranks: int) -> bool:
-    """Do the degrees of a layout make a mesh of all ranks, with experts on ranks of the same weights? Else the pairs
-    may be named well, but there is nothing that they are the pairs of."""
+    """Do the degrees of a layout make a mesh of all ranks, each of them among replicas where there are any, with
+    experts on ranks of the same weights? Else the pairs may be named well, but there is nothing that they are the
+    pairs of: tensor groups of two servers are joined by one hop each way, which is no group of replicas."""
     layout = said.layout
     if layout.tp is None or layout.pp is None or layout.dp is None:
         return False
     alike = layout.dp * (layout.cp or 1)
-    return layout.tp * layout.pp * alike == ranks and alike % (layout.ep or 1) == 0 and nested(said.groups)
+    whole = layout.tp * layout.pp * alike == ranks and alike % (layout.ep or 1) == 0
+    return whole and (layout.dp == 1 or _replicated(said) == ranks) and nested(said.groups)
+
+
+def _replicated(said: JobLayout) -> int:
+    """How many ranks reduce gradients with others."""
+    return len({member for group in said.groups if group.kind is PairKind.DP for member in group.members})
 
 
 def nested(groups: tuple[Group, ...]) -> bool:
@@ -312,7 +319,8 @@ def _fitted(
     readings: tuple[Reading, ...], parts: list[Part], members: tuple[int, ...], seen: _Seen, pairs: int,
     rules: LayoutRules,
 ) -> Composition | None:  # fmt: skip
-    """The amounts of these collectives; None where some of them would have none."""
+    """The amounts of these collectives; None where some of them would have none, or contexts no more than tokens on
+    the same pairs differ by."""
     every = np.union1d(seen.pair, np.concatenate([part.pair for part in parts]))
     size = np.zeros(every.size)
     size[np.searchsorted(every, seen.pair)] = seen.size
@@ -320,7 +328,7 @@ def _fitted(
     for number, part in enumerate(parts):
         columns[np.searchsorted(every, part.pair), number] = part.times
     amounts = _amounts(columns, size, rules)
-    if amounts is None:
+    if amounts is None or _drowned(parts, amounts, rules):
         return None
     uneven = np.array([part.kind is PairKind.EP or any(PairKind.EP in reading.kinds[i] for reading in readings)
                        for i, part in enumerate(parts)])  # fmt: skip
@@ -328,6 +336,17 @@ def _fitted(
     carried = np.zeros((len(parts), pairs))
     carried[:, seen.table] = (columns * amounts)[np.searchsorted(every, seen.pair)].T
     return Composition(readings, members, carried, bits, float(fits.mean()))
+
+
+def _drowned(parts: list[Part], amounts: Float64, rules: LayoutRules) -> bool:
+    """Are there contexts that carry hardly more than nothing beside tokens on their pairs? Tokens of all rails and
+    groups are uneven alike, so that any ring among them finds some bytes which many pairs agree about."""
+    tokens = [(part.pair, amount) for part, amount in zip(parts, amounts, strict=True) if part.kind is PairKind.EP]
+    rings = [(part.pair, amount) for part, amount in zip(parts, amounts, strict=True) if part.kind is PairKind.CP]
+    return any(
+        amount < rules.composition.contexts_of_tokens * routed and np.isin(ring, pairs).all()
+        for (ring, amount), (pairs, routed) in product(rings, tokens)
+    )
 
 
 def _amounts(columns: Float64, size: Float64, rules: LayoutRules) -> Float64 | None:

@@ -40,12 +40,13 @@ __all__ = ["Grid", "shard_grid"]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """`shards`: per link, inside a shard group. `predicted`: the bytes are those of hybrid sharding. `rails`: groups of
-    links on the same servers are rails of one shard group."""
+    """`shards`: per link, inside a shard group. `predicted`: the bytes are those of hybrid sharding, `repeated` if more
+    than once a step. `rails`: groups of links on the same servers are rails of one shard group."""
 
     shards: Bool
     predicted: bool
     rails: bool
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,8 @@ def shard_grid(
                 if share >= least and not (repeated and rails):
                     fits.append((repeated, abs(float(np.log(share / rule.hybrid_usual))), shards, rails))
     if fits:
-        _, _, shards, rails = min(fits, key=lambda fit: fit[:2])
-        return Grid(_spread(links, chosen, shards), predicted=True, rails=rails)
+        repeated, _, shards, rails = min(fits, key=lambda fit: fit[:2])
+        return Grid(_spread(links, chosen, shards), predicted=True, rails=rails, repeated=repeated)
     heavy = _heavy(np.exp(level), rules)
     if heavy is None or not (_crossing(own.low, own.high, heavy) and _follows(sent, heavy, rules)):
         return None

@@ -16,6 +16,7 @@ from llmprism.model.layout import Group, JobLayout, PairKind, Sharding
 from llmprism.parallelism.batches import batches_and_schedule
 from llmprism.parallelism.chain_trees import without_chain_trees
 from llmprism.parallelism.closing_links import with_closings, without_false_closings, without_light_closings
+from llmprism.parallelism.collectives_instead import collectives_instead
 from llmprism.parallelism.composed import (
     Composed,
     better_composition,
@@ -79,8 +80,9 @@ def identify_layout(job: Job, rules: LayoutRules = RULES, known_bytes: int = 0) 
 
 def _with_clock(job: Job, bulk: Bool, best: BestClock, rules: LayoutRules) -> JobLayout:
     """The layout of a job whose clock is known."""
-    draft = _after(PASSES, _seen_links(job, bulk, best, rules))
-    return judged_layout(draft)
+    seen = _seen_links(job, bulk, best, rules)
+    layout = judged_layout(_after(PASSES, seen))
+    return collectives_instead(seen, layout, lambda draft: _after(PASSES, draft))
 
 
 def _after(passes: tuple[_Pass, ...], draft: PartialLayout) -> PartialLayout:

@@ -29,7 +29,8 @@ def said_of(job, layout, kinds):
     roles = [(a, b, kind) for a, b in zip(src.tolist(), dst.tolist(), strict=True) for kind in kinds(a, b)]
     ends = np.array(roles, dtype=np.int32).reshape(-1, 3)
     pairs = PairRoles(ends[:, 0], ends[:, 1], ends[:, 2].astype(np.int8), np.ones(len(roles)))
-    return JobLayout(layout, (), (), pairs, np.zeros(0, dtype=np.int8))
+    replicas = Group(PairKind.DP, tuple(np.unique(ends[ends[:, 2] == PairKind.DP, :2]).tolist()))
+    return JobLayout(layout, (replicas,), (), pairs, np.zeros(0, dtype=np.int8))
 
 
 def all_gradients(a, b):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from llmprism.model import Job
-from llmprism.model.layout import Group, PairKind
-from llmprism.parallelism.composition import _saved, compositions_of, nested
+from llmprism.model.layout import Group, JobLayout, Layout, PairKind, PairRoles, Schedule, Sharding
+from llmprism.parallelism.composition import _saved, compositions_of, is_mesh, nested
 from llmprism.parallelism.rank_mesh import Degrees, RankMesh
 from llmprism.parallelism.rules import RULES
 from unit.builders import MS, Flow, transfer_table
@@ -147,3 +147,30 @@ def test_unevenly_routed_tokens_still_explain_their_pairs():
     carried = np.stack([tokens, predicted - tokens], axis=1)
     assert _saved(carried, size, np.array([True, False]), RULES)[1].mean() == 1.0
     assert _saved(carried, size, np.array([False, False]), RULES)[1].mean() < RULES.composition.complete
+
+
+@pytest.mark.parametrize(("carried", "contexts"), [(1e6, False), (2e7, True)])
+def test_contexts_carry_more_than_tokens_differ_by(carried, contexts):
+    """A ring among the tokens finds what these differ by, and all groups agree about it."""
+    job = job_of(Degrees(1, 4, 4, 1, 4), AMOUNTS | {"cp": carried})
+    assert (
+        any(it.degrees.contexts == 4 for one in found_in(job) for it in one.readings if it.degrees.experts == 4)
+        is contexts
+    )
+
+
+@pytest.mark.parametrize(
+    ("groups", "mesh"), [([(0, 4), (1, 5), (2, 6), (3, 7)], True), ([(3, 4)], False), ([(0, 1, 2, 3)], False)]
+)
+def test_every_rank_has_replicas_where_there_are_any(groups, mesh):
+    """Tensor groups of two servers are joined by one hop each way: called gradients, it leaves most ranks alone."""
+    none = np.zeros(0, dtype=np.int32)
+    said = JobLayout(
+        layout=Layout(4, 1, 2, None, None, Sharding.NONE, None, Schedule.UNKNOWN),
+        groups=tuple(Group(PairKind.DP, members) for members in groups),
+        pipelines=(),
+        pairs=PairRoles(none, none, none.astype(np.int8), none.astype(np.float64)),
+        transfer_kind=none.astype(np.int8),
+        clock=None,
+    )
+    assert is_mesh(said, 8) is mesh

@@ -59,6 +59,13 @@ def test_heavy_rows_and_light_columns_are_shards_and_replicas(rows, columns):
     assert len({end for link in links for end in link}) == rows * columns
 
 
+@pytest.mark.parametrize(("row_bytes", "repeated"), [(9_000_000, False), (8_000_000, False), (36_000_000, True)])
+def test_the_prediction_may_be_met_more_than_once_a_step(row_bytes, repeated):
+    *_, result = seen(grid(2, 4, row_bytes, 1_500_000))
+    assert result is not None
+    assert (result.predicted, result.repeated) == (True, repeated)
+
+
 def test_rings_of_one_weight_do_not_come_apart():
     assert found(grid(3, 4, 8_000_000, 8_000_000)) is None
 

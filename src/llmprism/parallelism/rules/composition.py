@@ -68,6 +68,10 @@ class CompositionRules:
     token_errors: tuple[float, ...] = (0.0, 0.005, 0.02, 0.1, 0.3)
     """Relative errors of what experts exchange in all steps of a window, by how unevenly tokens are routed."""
 
+    contexts_of_tokens: float = 0.1
+    """Bytes of contexts, relative to those of tokens on the same pairs, below which they are what tokens differ by:
+    0.026 in two random jobs without contexts. Both are activations of one pass, so contexts carry about as much."""
+
     fitting: float = 5.0
     """Errors within which a pair fits, where they are larger than what makes an outlier."""
 
