@@ -21,7 +21,7 @@ from unittest import mock
 
 import numpy as np
 
-from llmprism.arrays import Float64
+from llmprism.arrays import Bool, Float64
 from llmprism.cli.diagnose import diagnose_files
 from llmprism.dataset import cases
 from llmprism.diagnose import endings
@@ -54,7 +54,7 @@ class Said:
     right: bool
 
 
-class _Seen:
+class Seen:
     """The jobs that were analysed; and the signs of each silence that was asked about."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class _Seen:
 
 def said_in(name: str, part: str, flows: Path, until_ns: int | None) -> Iterator[Said]:
     """What is said of the jobs of one capture, watched for as long as it was, and for shorter."""
-    seen, truth = _Seen(), read_truth(flows.parent / "truth.json.gz")
+    seen, truth = Seen(), read_truth(flows.parent / "truth.json.gz")
     with mock.patch.object(local, "analyse_job", seen.analyse):
         topology = str(flows.parent / "topology.json")
         diagnose_files([str(flows)], topology, with_events=False, watched_until_ns=until_ns, jobs=1)
@@ -88,13 +88,13 @@ def said_in(name: str, part: str, flows: Path, until_ns: int | None) -> Iterator
             for until in {window.end_ns, *(last + int(steps * period) for steps in WATCHED_STEPS)}:
                 if until <= window.end_ns:
                     seen.signs.clear()
-                    endings.final_ending(_watched(job, until), timeline, Window(window.start_ns, until))
+                    watched = kept(job, job.transfers.end_ns <= until)
+                    endings.final_ending(watched, timeline, Window(window.start_ns, until))
                     yield from (Said(name, part, signs, right) for signs in seen.signs[-1:])
 
 
-def _watched(job: Job, until_ns: int) -> Job:
-    """The job as it was seen until then."""
-    keep = job.transfers.end_ns <= until_ns
+def kept(job: Job, keep: Bool) -> Job:
+    """The job as it is seen by these of its messages."""
     if keep.all():
         return job
     left = np.unique(job.transfers.pair_of_row[keep])
@@ -150,14 +150,20 @@ def _chances(signs: Float64, weights: Float64) -> Float64:
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(signs @ weights, -30.0, 30.0))))
 
 
-def left_out(found: Sequence[Said], ridge: float, folds: int = 10) -> str:
-    """With the cases of one tenth left out of the fit each time: what is doubted of these."""
+def left_out_chances(found: Sequence[Said], ridge: float, folds: int = 10) -> Float64:
+    """The chance of each, by weights that are fitted to the other nine tenths of the cases."""
     names = sorted({one.name for one in found})
     fold = np.array([names.index(one.name) % folds for one in found])
     chance = np.zeros(len(found))
     for number in range(folds):
         weights = weights_of([one for one, own in zip(found, fold, strict=True) if own != number], ridge)
         chance[fold == number] = _chances(np.stack([one.signs for one in found]), weights)[fold == number]
+    return chance
+
+
+def left_out(found: Sequence[Said], ridge: float) -> str:
+    """With the cases of one tenth left out of the fit each time: what is doubted of these."""
+    chance = left_out_chances(found, ridge)
     right = np.array([one.right for one in found])
     doubted = chance < 0.5
     stops, others = f"{(doubted & right).sum()} of {right.sum()}", f"{(doubted & ~right).sum()} of {(~right).sum()}"

@@ -19,7 +19,8 @@ class Ending:
 
     `state` is running, ended, crashed or hung. `culprit` (row of the member, -1: nobody stands out) was due at
     `since_ns`, `lead_ns` before the next one; `chance` is how likely it is the one. `suspects` are who else may be to
-    blame, each with its chance, the likeliest first. `sure` is how likely it is that the job broke off at all.
+    blame, each with its chance, the likeliest first. `sure` is how likely it is that the job broke off at all,
+    `kind_sure` that it crashed where it is said to have crashed, and hangs where it is said to hang.
     `resumed_ns` is None where the job did not come back; `alive_ns` is the time of the last message of any sort between
     its members before it did.
     """
@@ -38,6 +39,7 @@ class Ending:
     chance: float = 0.0
     suspects: tuple[tuple[int, float], ...] = ()
     sure: float = 1.0
+    kind_sure: float = 1.0
 
     @property
     def broken_off(self) -> bool:

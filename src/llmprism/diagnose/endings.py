@@ -11,8 +11,7 @@ blame all signs decide together (`who_stopped`), but for a member that alone fel
 *Whether at all.* Each gate takes the answer of the one before for a fact. Where they say that a job broke off, and it
 was watched for a while, signs that need no clock are weighed against them (`whether_stopped`).
 
-*Dead or hung.* Nobody writes to a dead rank; the peers of a hung one go on writing to it until they need its answer.
-Heartbeats that go on mean that ranks live, heartbeats that stop that they died.
+*Dead or hung* is decided by signs that add up, too (`dead_or_hung`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy as np
 
 from llmprism.arrays import Bool
 from llmprism.diagnose.byte_curves import training_messages
-from llmprism.diagnose.dead_or_hung import alone, hung, still_heard, talks_a_lot
+from llmprism.diagnose.dead_or_hung import alone, chance_of_a_hang, signs_of_a_hang, still_heard, talks_a_lot
 from llmprism.diagnose.ending import Ending, Stop
 from llmprism.diagnose.ends_in_silence import ends_in_silence
 from llmprism.diagnose.fallen_silent import fallen_silent
@@ -99,8 +98,8 @@ def ending_at(
     silent = silent_as_never_before(job, state.last_ns, since)
     stop = Stop(running, job, whole, state, silent, since, until, connects=connects)
     found = _by_gates(stop, steps, rules)
-    if connects and found.state is JobState.HUNG:  # agents live on and start the ranks again; a rank that hung is not
-        return replace(found, state=JobState.CRASHED)
+    if connects and found.broken_off:  # agents live on and start the ranks again; a rank that hung is not
+        return replace(found, state=JobState.CRASHED, kind_sure=1.0)
     return found
 
 
@@ -116,7 +115,7 @@ def _by_gates(stop: Stop, steps: Steps, rules: FaultRules) -> Ending:
         return running
     watched = stop.watched(rules)
     talk_on = watched and bool(still_heard(running, state, rules).all())
-    goodbye = not talk_on and _all_said_goodbye(state, period, running.alive_ns, rules)
+    goodbye = not talk_on and _all_said_goodbye(state, running, rules)
     ended = _at_rest(state, steps, period, rules) or goodbye
     gone = _gone(stop, rules)
     missed = stopped and watched and (bool(gone.any()) or _surely_missed(stop, first, rules))
@@ -277,13 +276,13 @@ def _surely_overdue(state: LastState, rules: FaultRules) -> Bool:
     return np.asarray(np.nan_to_num(late, nan=-1.0) > np.maximum(np.nan_to_num(jitter), period_floor))
 
 
-def _all_said_goodbye(state: LastState, period: float, alive: int, rules: FaultRules) -> bool:
+def _all_said_goodbye(state: LastState, running: Ending, rules: FaultRules) -> bool:
     """Was everybody heard again after the last message? That is no goodbye where they talk on and on, or are heard as
     often at any time."""
     if not heard_after(state, rules).all() or state.by_chance >= rules.endings.always:
         return False
-    beats = Heartbeats(state.last_ns, period, None, rules)
-    return not (state.exact and beats.go_on(alive, rules.endings.talk_on))
+    beats = Heartbeats(state.last_ns, running.period_ns, None, rules)
+    return not (state.exact and beats.go_on(running.alive_ns, rules.endings.talk_on))
 
 
 def _blamed(stop: Stop, firsts: tuple[int, int], late: float, rules: FaultRules, *, sure: bool) -> Ending:
@@ -317,9 +316,11 @@ def _broke_off(stop: Stop, alone: int, rules: FaultRules) -> Ending:
     culprit = alone if alone >= 0 else suspects.culprit(rules)
     chance = rules.endings.sure_silenced if alone >= 0 else suspects.sure
     due = np.nan_to_num(state.due_ns[culprit] if culprit >= 0 else np.nan, nan=float(running.last_ns))
+    hangs = chance_of_a_hang(signs_of_a_hang(running, stop.job, state, culprit, stop.until_ns, rules), rules)
     return replace(
         running,
-        state=JobState.HUNG if hung(running, stop.job, state, culprit, stop.until_ns, rules) else JobState.CRASHED,
+        state=JobState.HUNG if hangs > 1.0 - hangs else JobState.CRASHED,
+        kind_sure=max(hangs, 1.0 - hangs),
         culprit=culprit,
         since_ns=int(min(due, running.last_ns)),
         lead_ns=_lead_ns(state, culprit) if culprit >= 0 else 0.0,

@@ -45,10 +45,11 @@ class LastState:
     and if nobody takes it the announcement is all that is seen of it. `supplier` is the row of the member that sent
     each one the last message of the training that it got (-1: none). `by_chance` is the share of the members that are
     heard by small messages in any time as long as that from the last message to the last word of anybody (NaN: there
-    was no such time before); `talks`: the transport talks with every message, so that what each one says tells.
-    `supplied_ns` is the last time that each member was sent a message of the training. `rests` is how many silences
-    of the whole job a step has that are half as long as the one here, or longer, `alike` how many up to twice as
-    long. `rested_ns` is how long the whole job has rested at this point before its last message, which then was too
+    was no such time before); `talks`: the transport talks with every message, so that what each one says tells;
+    `words`: members say something besides the messages of the training at all. `supplied_ns` is the last time that each
+    member was sent a message of the training. `rests` is how many silences of the whole job a step has that are half as
+    long as the one here, or longer, `alike` how many up to twice as long.
+    `rested_ns` is how long the whole job has rested at this point before its last message, which then was too
     small for bytes to tell. `lossy`: the collector loses records, since some steps of members have too few bytes.
     `after_whole_steps`: by bytes the clock saw a step end just before; `begun_anew`: it saw one end long before, and
     little was sent since. `together`: all members that send as much in
@@ -75,6 +76,7 @@ class LastState:
     supplier: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     by_chance: float = float("nan")
     talks: bool = False
+    words: bool = True
     supplied_ns: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     rested_ns: float = 0.0
     lossy: bool = False
@@ -135,6 +137,7 @@ def last_state(
         supplier=_last_supplier(job, np.flatnonzero(rows)),
         by_chance=_usually_heard(job, last_ns, int(heard.max()) - last_ns, rules),
         talks=small.talks and come_with_messages(job, whole.since_ns, last_ns, rules),
+        words=small.any,
         lossy=lossy,
         supplied_ns=_last_of(job, np.flatnonzero(rows), transfers.pair_dst),
         rested_ns=whole.rested_ns,
@@ -256,7 +259,7 @@ class _Announced:
         order = np.lexsort((transfers.start_ns[rows], member))
         self._when = transfers.start_ns[rows][order]
         self._offsets = np.searchsorted(member[order], np.arange(len(job.members) + 1))
-        self.talks = bool(rows.size >= least * len(job.members))
+        self.talks, self.any = bool(rows.size >= least * len(job.members)), bool(rows.size)
 
     def after(self, member: int, last_ns: int, got_ns: int, begin: Float64, went_on: Float64, rules: FaultRules) -> int:
         """What it says after its last message of the training, at `last_ns`, against its pauses (from `begin` until it

@@ -89,39 +89,48 @@ def _finding(
     job: Job, timeline: Timeline, ending: Ending, window: Window, state: JobState, rules: FaultRules
 ) -> Finding:
     hung = state is JobState.HUNG
+    kind, place = FindingKind.HANG if hung else FindingKind.CRASH, _place_confidence(ending, rules)
     lost = _lost_ns(timeline, ending, window)
     return Finding(
-        kind=FindingKind.HANG if hung else FindingKind.CRASH,
+        kind=kind,
         job=job.id,
         where=_where(job, ending.culprit),
         start_ns=ending.since_ns if ending.broken_off else ending.last_ns,
         end_ns=ending.resumed_ns,
         severity=1.0,
-        confidence=_confidence(ending, rules),
+        confidence=round(place * ending.kind_sure, 3),
         lost_gpu_seconds=round(lost / 1e9 * len(job.members), 3),
         summary=_summary(job, ending, rules, hung=hung),
         evidence=_evidence(ending),
-        alternatives=_suspects(job, ending, FindingKind.HANG if hung else FindingKind.CRASH),
+        alternatives=_alternatives(job, ending, kind, place, rules),
     )
 
 
-def _suspects(job: Job, ending: Ending, kind: FindingKind) -> tuple[Alternative, ...]:
-    """The members that may be to blame instead, or where nobody surely is."""
-    return tuple(Alternative(kind, _where(job, row), round(chance, 3)) for row, chance in ending.suspects)
+def _alternatives(
+    job: Job, ending: Ending, kind: FindingKind, place: float, rules: FaultRules
+) -> tuple[Alternative, ...]:
+    """The other kind at the same place, and the members that may be to blame instead, or where nobody surely is; the
+    likeliest first."""
+    other = FindingKind.CRASH if kind is FindingKind.HANG else FindingKind.HANG
+    least, sure = rules.who_stopped.least_listed, ending.sure * ending.kind_sure
+    listed = [(place * (1.0 - ending.kind_sure), other, ending.culprit)]
+    listed += [(chance * sure, kind, row) for row, chance in ending.suspects]
+    listed.sort(key=lambda one: -one[0])
+    return tuple(Alternative(what, _where(job, row), round(sure, 3)) for sure, what, row in listed if sure >= least)
 
 
-def _confidence(ending: Ending, rules: FaultRules) -> float:
-    """How likely the culprit is the one; low where it has not been missing for long, and may go on, or where the job
-    may evaluate."""
+def _place_confidence(ending: Ending, rules: FaultRules) -> float:
+    """How likely the job broke off through the culprit, whether that died or hangs; low where it has not been missing
+    for long, and may go on, or where the job may evaluate."""
     rule, period = rules.endings, ending.period_ns
     if not ending.broken_off and ending.alive_ns - ending.last_ns < max(rule.hang_ns, rule.hang_steps * period):
         return rule.sure_pause
     if ending.culprit < 0:
-        return round(min(rule.sure_nobody, ending.sure), 3)
+        return min(rule.sure_nobody, ending.sure)
     watched = ending.last_ns - ending.since_ns + ending.silence_ns
     early = ending.state is JobState.HUNG and watched < max(rule.watched_steps * period, rule.watched_ns)
     sure = ending.chance * ending.sure
-    return round(min(sure, rule.sure_early) if early else sure, 3)
+    return min(sure, rule.sure_early) if early else sure
 
 
 def _evidence(ending: Ending) -> tuple[Evidence, ...]:
@@ -162,6 +171,8 @@ def _summary(job: Job, ending: Ending, rules: FaultRules, *, hung: bool) -> str:
     who = f"GPU {job.transfers.addresses[job.members[row]]}" if row >= 0 else "A GPU"
     who = f"Most likely {who}" if row >= 0 and ending.chance < rules.who_stopped.plainly else who
     others = f"the job's other {len(job.members) - 1} GPUs stopped with it"
+    if ending.kind_sure < rules.who_stopped.plainly:
+        others += "; it may have died" if hung else "; it may only hang"
     if hung:
         advice = "take a stack dump of that rank, check its GPU for an Xid and its NIC for link flaps"
         return f"{who} fell silent in step {ending.step} and {others}: {advice}."

@@ -37,11 +37,17 @@ WEIGHED: Final = "share of the blame for the slower steps, by all signs together
 _BY_PEERS: Final = (FindingKind.SLOW_GPU, FindingKind.IMBALANCE, FindingKind.SLOW_GROUP)
 """Kinds that compare members with those that do the same."""
 
+_STOPS: Final = (FindingKind.CRASH, FindingKind.HANG)
+"""Kinds of which it is decided already that there is one: their confidence is that of the kind and the place."""
+
 
 def trusted(evidence: JobEvidence, findings: Sequence[Finding], rules: FaultRules = RULES) -> list[Finding]:
     """The findings of one job that its layout bears, with the confidence that it leaves them."""
     kept = []
     for finding in findings:
+        if finding.kind in _STOPS:
+            kept.append(finding)
+            continue
         confidence, trust = finding.confidence, evidence.layout.peers_confidence
         if any(item.what == WEIGHED for item in finding.evidence):
             if confidence >= rules.trust.worth_a_look:

@@ -4,9 +4,10 @@ Nobody shows it by one sign alone. Who was *due* first has stopped, unless it is
 *in flow*, in the middle of a message that another one holds up. Who lacks the message that came *first* in the steps
 before has (`missing_order`). Who is *heard* again lives, and so does who *announces* its next message. Who has been
 *silent* for longer than ever, while others went on, is missed. A process that stops is no longer *involved*, neither
-heard nor written to; but where the transport talks with every message (gloo), peers go on writing to one that hangs, so
-that its own last *word* and the last one *to it* tell apart. Each sign is wrong now and then: all that enter a
-collective are due in the same moment, a stage waits for the first batch as long as for the last one.
+heard nor written to, which tells less where nobody says a word; and where the transport talks with every message (gloo)
+peers go on writing to one that hangs, so that its own last *word* and the last one *to it* tell apart. Each sign is
+wrong now and then: all that enter a collective are due in the same moment, a stage waits for the first batch as long as
+for the last one.
 
 So they are added up, as those of a slow GPU are (`blame`). The log odds of a member are a weighted sum of its signs,
 and the chances of all members add up to one: one of them stopped. Weights are fitted to stopped jobs whose culprit is
@@ -43,10 +44,12 @@ class Suspects:
     sure: float
     likeliest: tuple[tuple[int, float], ...]
     missed: bool
+    dated: bool = True
 
     def culprit(self, rules: FaultRules = RULES) -> int:
         """The member to blame; -1 where it is as likely somebody else, or nobody."""
-        return self.row if self.missed and self.sure >= rules.who_stopped.named else -1
+        missed = self.missed or not self.dated
+        return self.row if missed and self.sure >= rules.who_stopped.named else -1
 
 
 def who_stopped(
@@ -63,7 +66,7 @@ def who_stopped(
     likeliest = tuple((row, float(together[row])) for row in rows.tolist() if together[row] >= rule.least_listed)
     first = int(rows[0])
     sure, missed = min(float(together[first]), rule.never_surer), _was_missed(state, first, rules)
-    return Suspects(first, sure, likeliest[: rules.endings.most_suspects], missed)
+    return Suspects(first, sure, likeliest[: rules.endings.most_suspects], missed, state.exact)
 
 
 def chances_of(signs: Float64, rules: FaultRules = RULES) -> Float64:
@@ -71,7 +74,7 @@ def chances_of(signs: Float64, rules: FaultRules = RULES) -> Float64:
     rule = rules.who_stopped
     weights = (
         rule.due, rule.starved, rule.in_flow, rule.first, rule.after, rule.heard, rule.announced, rule.silent,
-        rule.involved, rule.own_word, rule.word_to_it,
+        rule.involved, rule.wordless, rule.own_word, rule.word_to_it,
     )  # fmt: skip
     odds = signs @ np.array(weights)
     share = np.exp(odds - odds.max())
@@ -82,7 +85,7 @@ def signs_of_stop(
     state: LastState, order: MissingOrder, silent_ns: Float64, period_ns: float, rules: FaultRules = RULES
 ) -> Float64:
     """Members x signs, in the order of the weights of `chances_of`."""
-    rule = rules.who_stopped
+    rule, involved = rules.who_stopped, _apart(involved_ns(state), state, period_ns, rules) * (not state.talks)
     columns = (
         _due_later(state, period_ns, rules),
         is_starved(state, rules),
@@ -91,7 +94,8 @@ def signs_of_stop(
         heard_again(state, rules),
         has_announced(state),
         np.clip(silent_ns / period_ns, rule.least_silent, rule.most_silent),
-        _apart(involved_ns(state), state, period_ns, rules) * (not state.talks),
+        involved * state.words,
+        involved * (not state.words),
         _apart(state.heard_ns, state, period_ns, rules) * state.talks,
         _apart(state.addressed_ns, state, period_ns, rules) * state.talks,
     )

@@ -82,3 +82,8 @@ class Finding:
     summary: str
     evidence: tuple[Evidence, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+
+    @property
+    def place_confidence(self) -> float:
+        """How likely it is this place, whatever is wrong there: other kinds may be listed for it."""
+        return self.confidence + sum(one.confidence for one in self.alternatives if one.where == self.where)

@@ -100,19 +100,19 @@ def _node(seat: Seat | None, named: Suspect) -> str | None:
 def _by_flows(case: JobCase, finding: Finding, address: str) -> SuspectPlace:
     seat = case.seat_at(address)
     rank, node = (seat.rank, seat.node) if seat is not None else (None, None)
-    return SuspectPlace(address, rank, node, finding.confidence, Source.FLOWS)
+    return SuspectPlace(address, rank, node, finding.place_confidence, Source.FLOWS)
 
 
 def _by_both(case: JobCase, finding: Finding, address: str, named: Suspect) -> SuspectPlace:
     seat = case.seat_of_rank(named.rank)
     own, rules = has_own_cause(case, named), case.rules.place
-    both = 1 - (1 - finding.confidence) * (1 - named.score)
+    by_flows = finding.place_confidence
+    both = 1 - (1 - by_flows) * (1 - named.score)
     if seat is None or seat.address is None:
-        return SuspectPlace(address, named.rank, _node(seat, named), both if own else finding.confidence, Source.BOTH)
+        return SuspectPlace(address, named.rank, _node(seat, named), both if own else by_flows, Source.BOTH)
     if seat.address == address:
-        return SuspectPlace(address, named.rank, _node(seat, named), 1 - (1 - finding.confidence) * (1 - named.score *
-        seat.confidence),
-                     Source.BOTH)  # fmt: skip
+        both = 1 - (1 - by_flows) * (1 - named.score * seat.confidence)
+        return SuspectPlace(address, named.rank, _node(seat, named), both, Source.BOTH)
     flows = f"{address} fell silent first"
     logs = f"rank {named.rank} at {seat.address}: {named.why}"
     if own and seat.confidence > rules.sure_seat:
@@ -141,7 +141,7 @@ def _by_both(case: JobCase, finding: Finding, address: str, named: Suspect) -> S
         why = f"where rank {named.rank} sits is a guess ({seat.why}); the address that fell silent is taken for its own"
         clash = Contradiction("place", flows, logs, Source.FLOWS, why)
         return SuspectPlace(
-            address, named.rank, _node(seat, named), finding.confidence * rules.identified, Source.BOTH, (clash,)
+            address, named.rank, _node(seat, named), finding.place_confidence * rules.identified, Source.BOTH, (clash,)
         )
     if _listed_by_flows(case, finding, seat.address, sure):
         why = "the flows list that address as well, and the logs name its rank"
@@ -159,14 +159,14 @@ def _by_both(case: JobCase, finding: Finding, address: str, named: Suspect) -> S
     clash = Contradiction("place", flows, logs, Source.FLOWS, why)
     there = case.seat_at(address)
     rank, node = (there.rank, there.node) if there is not None else (None, None)
-    return SuspectPlace(address, rank, node, finding.confidence * rules.identified, Source.FLOWS, (clash,))
+    return SuspectPlace(address, rank, node, finding.place_confidence * rules.identified, Source.FLOWS, (clash,))
 
 
 def _listed_by_flows(case: JobCase, finding: Finding, address: str, sure: float) -> bool:
     """Whether an address that the flows list as another possibility is likelier than theirs once the logs name it: a
     wrong name of the logs would be any other rank's as often."""
     listed = max((one.confidence for one in finding.alternatives if one.where.id == address), default=0.0)
-    return listed * sure * max(case.size - 1, 1) > finding.confidence * (1.0 - sure)
+    return listed * sure * max(case.size - 1, 1) > finding.place_confidence * (1.0 - sure)
 
 
 def _complains(case: JobCase, address: str) -> bool:
@@ -202,9 +202,9 @@ def _first_silent(case: JobCase, finding: Finding, own: bool) -> float:
     went_on = next((item.value for item in finding.evidence if item.what == WENT_ON), None)
     unclear = went_on is not None and went_on * SECOND < rules.clear_silence * case.step_ns
     if unclear:
-        return min(finding.confidence, rules.hardly_first)
-    alone = finding.confidence >= rules.silent_alone or (finding.kind is FindingKind.HANG and not own)
-    return rules.silent_alone if alone else min(finding.confidence, rules.first_silent)
+        return min(finding.place_confidence, rules.hardly_first)
+    alone = finding.place_confidence >= rules.silent_alone or (finding.kind is FindingKind.HANG and not own)
+    return rules.silent_alone if alone else min(finding.place_confidence, rules.first_silent)
 
 
 def _named_by_peers(case: JobCase) -> Counter[str]:
@@ -230,7 +230,8 @@ def rank_suspects(case: JobCase, finding: Finding | None, place: SuspectPlace) -
     if finding is not None and (address := case.address_of(finding)) is not None:
         seat = case.seat_at(address)
         rank = place.rank if address == place.address else seat.rank if seat is not None else None
-        add(address, rank, seat.node if seat is not None else None, finding.confidence, "flows: silent or late first")
+        node = seat.node if seat is not None else None
+        add(address, rank, node, finding.place_confidence, "flows: silent or late first")
     if place.why:
         add(place.address, place.rank, place.node, place.confidence, place.why)
     named = {suspect.rank for suspect in case.diagnosis.suspects}

@@ -94,13 +94,6 @@ def test_one_whose_records_were_lost_for_as_long_before_is_not_missed(lost, stat
     assert ending(flows, max(flow.end_ns for flow in flows) + MS).state is state
 
 
-def test_it_hangs_where_its_peers_go_on_writing_to_it_and_has_crashed_where_nobody_does():
-    heard = [Flow(*pair, STEPS * PERIOD + 150 * MS, STEPS * PERIOD + 151 * MS, 60) for pair in ("ac", "ca")]
-    assert ending([*without("b"), *heard], LAST + 10 * SECOND).state is JobState.HUNG
-    alone = [flow for flow in without("b") if flow.dst != "b" or flow.start_ns < STEPS * PERIOD]
-    assert ending([*alone, *heard], LAST + 10 * SECOND).state is JobState.CRASHED
-
-
 def test_heartbeats_that_go_on_are_a_hang_and_those_that_stop_a_crash():
     written_to = [*without("b"), Flow("a", "b", STEPS * PERIOD + 150 * MS, STEPS * PERIOD + 151 * MS, 900)]
     before = beats(0, STEPS * PERIOD + 100 * MS)
@@ -219,8 +212,10 @@ def test_one_that_has_all_it_needs_and_does_not_announce_its_message_is_gone_too
     begun = [*WHOLE, *small, *ring(STEPS, ROUNDS[:1])]
     due = STEPS * PERIOD + ROUNDS[1] * MS
     said = [Flow(a, b, due, due + 1_000, 48) for a, b in ("ab", "ca")]
-    assert ending([*begun, *said], LAST + 10 * SECOND).state is JobState.HUNG, "b alone has said nothing"
-    assert ending([*begun, said[0]], LAST + 10 * SECOND).state is JobState.CRASHED, "nor has c"
+    one, two = ending([*begun, *said], LAST + 10 * SECOND), ending([*begun, said[0]], LAST + 10 * SECOND)
+    assert one.kind_sure < 0.6, "b alone has said nothing"
+    assert two.state is JobState.CRASHED
+    assert two.kind_sure > 0.8, "nor has c"
 
 
 @pytest.mark.parametrize(("names", "state"), [("ac", JobState.CRASHED), ("abc", JobState.ENDED), ("a", JobState.ENDED)])
@@ -366,7 +361,8 @@ def test_control_messages_to_a_rank_do_not_say_that_it_takes_what_it_is_sent():
     last = max(flow.end_ns for flow in flows)
     control = [Flow("a", "b", last + 30 * MS, last + 30 * MS + 1_000, 60)]
     result = ending(flows + control, last + 10 * SECOND)
-    assert (result.state, result.culprit) == (JobState.CRASHED, 1)
+    assert result.culprit == 1
+    assert result.kind_sure < 0.6, "nothing tells"
 
 
 def test_a_job_whose_rest_is_over_does_not_rest_however_little_was_sent_since():

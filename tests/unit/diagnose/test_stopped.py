@@ -5,7 +5,7 @@ import pytest
 
 from llmprism.diagnose.endings import Ending
 from llmprism.diagnose.rules import RULES
-from llmprism.diagnose.stopped import _confidence, _with_lockstep, find_stopped, job_state
+from llmprism.diagnose.stopped import _place_confidence, _with_lockstep, find_stopped, job_state
 from llmprism.model import FindingKind, Job, JobLayout, JobState, Layout, PairRoles, Where, WhereType, Window
 from llmprism.parallelism import identify_layout
 from llmprism.timeline import reconstruct_timeline
@@ -60,7 +60,7 @@ def test_a_job_that_falls_silent_inside_a_step_crashed(stage, replica, shape):
     assert finding.kind is FindingKind.CRASH
     assert finding.where == Where(WhereType.GPU, culprit)
     assert finding.confidence >= RULES.who_stopped.named
-    assert all(one.where != finding.where for one in finding.alternatives)
+    assert all(one.kind is FindingKind.HANG for one in finding.alternatives if one.where == finding.where)
     assert sum(one.confidence for one in finding.alternatives) <= 1.0 - finding.confidence + 0.01
     assert finding.end_ns is None
     assert finding.severity == 1.0
@@ -145,7 +145,7 @@ def sure(state=JobState.CRASHED, overdue=0.2, silence=20.0, chance=0.9, culprit=
     since = last - int(overdue * SECOND)
     times = {"since_ns": since, "chance": chance}
     result = Ending(state, 9, 99 * SECOND, last, None, int(silence * SECOND), last, float(SECOND), culprit, **times)
-    return _confidence(result, RULES)
+    return _place_confidence(result, RULES)
 
 
 def test_who_is_named_is_as_sure_as_likely():
@@ -167,7 +167,8 @@ def test_where_nobody_was_missed_before_the_others_the_likeliest_are_listed():
     records = [r for r in job.records if r.end_ns <= begin + (end - begin) * 7 // 10]
     state, (finding,) = verdict(records, begin + 30 * SECOND)
     assert (state, finding.where.type) == (JobState.CRASHED, WhereType.JOB)
-    shares = [one.confidence for one in finding.alternatives]
+    assert finding.place_confidence > 0.8
+    shares = [one.confidence for one in finding.alternatives if one.kind is finding.kind]
     assert len(shares) == RULES.endings.most_suspects
     assert shares == sorted(shares, reverse=True)
     assert RULES.who_stopped.least_listed <= shares[-1]

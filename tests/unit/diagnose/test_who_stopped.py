@@ -32,7 +32,7 @@ STILL = {
 NOTHING = WholeJob(np.zeros(0, dtype=np.bool_), 0.0, np.zeros(0), np.zeros(0), np.zeros(0))
 """No messages, so that the order of those that are missing is not known."""
 
-SIGNS = 11
+SIGNS = 12
 
 
 def stopped(silent=(0.0,) * COUNT, places=(), announced=(), **changes):
@@ -116,13 +116,13 @@ def test_chances_add_up_to_one_and_signs_end_where_the_weights_were_fitted():
     assert int(np.argmax(chances_of(signs))) == 1
 
 
-@pytest.mark.parametrize(("talks", "sign"), [(False, 8), (True, 9)])
-def test_words_count_by_whether_the_transport_talks_with_every_message(talks, sign):
-    state = replace(at_rest(), talks=talks, heard_ns=LAST - MS * np.array([0, 200, 0, 0]))
+@pytest.mark.parametrize(("talks", "words", "sign"), [(False, True, 8), (False, False, 9), (True, True, 10)])
+def test_words_count_by_whether_the_transport_talks_with_every_message(talks, words, sign):
+    state = replace(at_rest(), talks=talks, words=words, heard_ns=LAST - MS * np.array([0, 200, 0, 0]))
     state = replace(state, addressed_ns=state.heard_ns)
     signs = signs_of_stop(state, unknown_order(), np.zeros(COUNT), PERIOD)
     assert signs[0, sign] > signs[1, sign] == 0.0
-    assert (signs[:, 9 if sign == 8 else 8] == 0.0).all()
+    assert all((signs[:, other] == 0.0).all() for other in {8, 9, 10} - {sign})
 
 
 def test_the_one_whose_missing_message_was_first_in_the_steps_before_is_likelier():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from llmprism.diagnose.rules.blame import BlameRules
+from llmprism.diagnose.rules.dead_or_hung import DeadOrHungRules
 from llmprism.diagnose.rules.endings import EndingRules
 from llmprism.diagnose.rules.evidence import EvidenceRules
 from llmprism.diagnose.rules.members import MemberRules
@@ -25,6 +26,7 @@ from llmprism.diagnose.rules.who_stopped import WhoStoppedRules
 __all__ = [
     "RULES",
     "BlameRules",
+    "DeadOrHungRules",
     "EndingRules",
     "EvidenceRules",
     "FaultRules",
@@ -51,6 +53,7 @@ class FaultRules:
     blame: BlameRules = field(default_factory=BlameRules)
     slow_stage: SlowStageRules = field(default_factory=SlowStageRules)
     endings: EndingRules = field(default_factory=EndingRules)
+    dead_or_hung: DeadOrHungRules = field(default_factory=DeadOrHungRules)
     whether_stopped: WhetherStoppedRules = field(default_factory=WhetherStoppedRules)
     who_stopped: WhoStoppedRules = field(default_factory=WhoStoppedRules)
     standstill: StandstillRules = field(default_factory=StandstillRules)

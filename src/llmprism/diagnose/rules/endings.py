@@ -153,12 +153,6 @@ class EndingRules:
     """Share of the silence until which a member that cannot be reached is written to, at least: 0.43 to 0.79 in 16 real
     captures, 0.01 at most in 31 with a rank that died."""
 
-    without_share: float = 0.3
-    """Share of a step for which others must go on after a member was due to show that nobody has noticed,"""
-
-    without_ns: int = 200_000_000
-    """and at least 200 ms: a crash stops the others within that."""
-
     # Signs of life
     beats_apart_ns: int = 50_000_000
     """Control messages of a pair closer than this are one heartbeat: a question and its answer."""
