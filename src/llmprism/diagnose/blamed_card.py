@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from llmprism.arrays import Bool
-from llmprism.diagnose.blame import falls, tensor_peers
+from llmprism.diagnose.blame import WaitedFor, falls, tensor_peers
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Evidence, Finding, FindingKind, Where, WhereType
@@ -22,10 +22,11 @@ __all__ = ["card_of", "of_gpu_or_card"]
 
 
 def of_gpu_or_card(
-    evidence: JobEvidence, finding: Finding, row: int, slower: Bool, usual: Bool, rules: FaultRules = RULES
+    evidence: JobEvidence, finding: Finding, blamed: WaitedFor, slower: Bool, usual: Bool, rules: FaultRules = RULES
 ) -> Finding:
-    """The finding on the GPU of a member that was waited for in the `slower` steps, or one on its card."""
-    card = card_of(evidence, row, slower, usual, rules)
+    """The finding on the GPU of a member that was waited for in the `slower` steps, or one on its card, which is no
+    surer than that it was this member."""
+    card = card_of(evidence, blamed.row, slower, usual, rules)
     if card is None:
         return finding
     row, share = card[0], float(np.exp(-card[1]))
@@ -34,7 +35,7 @@ def of_gpu_or_card(
         finding,
         kind=FindingKind.SLOW_NIC,
         where=Where(WhereType.NIC, name),
-        confidence=rules.blame.card_sure,
+        confidence=round(rules.blame.card_sure * blamed.share, 3),
         summary=(
             f"All others wait for {name}, and its messages alone move at {share:.0%} of their usual rate or "
             "less: check its cable, port counters and PCIe link; move the rank off this server."

@@ -48,7 +48,7 @@ def find_blamed_members(
         blamed = blame(evidence, slower, usual, rules)
         if blamed is None:
             continue
-        finding = of_gpu_or_card(evidence, _finding(evidence, blamed, steps), blamed.row, slower, usual, rules)
+        finding = of_gpu_or_card(evidence, _finding(evidence, blamed, steps), blamed, slower, usual, rules)
         if finding.kind is FindingKind.SLOW_GPU and sends_slowly(evidence, blamed.row, slower, usual):
             continue
         if finding.confidence >= rules.trust.worth_a_look:

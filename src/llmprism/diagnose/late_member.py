@@ -340,7 +340,7 @@ def _slow(evidence: JobEvidence, bout: Bout, rules: FaultRules) -> Finding:
         ),
         alternatives=() if weighed is None else runner_up(evidence, weighed),
     )
-    return finding if weighed is None else of_gpu_or_card(evidence, finding, bout.row, slower, usual, rules)
+    return finding if weighed is None else of_gpu_or_card(evidence, finding, weighed, slower, usual, rules)
 
 
 def _delays_the_job(evidence: JobEvidence, bout: Bout) -> bool:

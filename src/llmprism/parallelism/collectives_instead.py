@@ -5,7 +5,8 @@ gradients fill the step, trees of four, and shard groups of two with replicas pa
 it shows that no schedule explains their messages, that a number of micro-batches comes out that nobody sets, or that
 nothing says which stage is the first. These are terms of the layout's log odds. So where these are low the passes start
 anew with the links as collectives, and both layouts compete in the same terms, but for the kinds of the links: the
-evidence that made them a pipeline's speaks against the other reading by as much.
+evidence that made them a pipeline's speaks against the other reading by as much. In a window of few steps a pipeline
+explains nothing because the clock beats to its micro-batches; so the other reading has to be likely by itself, too.
 
 Hybrid sharding predicts by how much shard groups send more than replicas, without a free parameter (`hybrid`). Stages
 have such bytes by chance only, which counts, too.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import exp
 
 import numpy as np
 
@@ -24,7 +26,7 @@ from llmprism.parallelism.hybrid import shard_grid
 from llmprism.parallelism.judged_layout import judged_layout
 from llmprism.parallelism.partial_layout import PartialLayout
 
-__all__ = ["ahead_of", "collectives_instead"]
+__all__ = ["collectives_instead", "odds_of_rival"]
 
 
 def collectives_instead(
@@ -36,19 +38,22 @@ def collectives_instead(
         return layout
     rule, rival = seen.rules.kinds, _as_collectives(seen)
     fits = rule.hybrid_nats if _as_predicted(rival) else 0.0
-    most = rule.surest_layout + fits - _links_say(layout) - _odds(layout)
-    if most <= rule.collectives_nats:
+    least = max(_odds(layout) + rule.collectives_nats, 0.0)
+    if rule.surest_layout + fits - _links_say(layout) <= least:
         return layout
     rival = read(rival)
     predicted = fits > 0.0 and rival.sharded is not None and rival.sharded.hybrid
-    found = judged_layout(rival, rule.read_anew)
-    ahead = ahead_of(layout, found) + (fits if predicted else 0.0)
-    return layout if found.pipelines or ahead <= rule.collectives_nats else found
+    found = judged_layout(rival)
+    odds = odds_of_rival(layout, found) + (fits if predicted else 0.0)
+    if found.pipelines or odds <= least:
+        return layout
+    chance = round(1.0 / (1.0 + exp(-odds)), 3)
+    return replace(found, confidence=min(found.confidence, chance), grouping=min(found.grouping, chance))
 
 
-def ahead_of(layout: JobLayout, rival: JobLayout) -> float:
-    """Log odds by which the rival is likelier than the layout whose links it denies."""
-    return _odds(rival) - _links_say(rival) - _links_say(layout) - _odds(layout)
+def odds_of_rival(layout: JobLayout, rival: JobLayout) -> float:
+    """Log odds of the rival, whose links are not what those of the layout show."""
+    return _odds(rival) - _links_say(rival) - _links_say(layout)
 
 
 def _as_collectives(seen: PartialLayout) -> PartialLayout:

@@ -26,14 +26,13 @@ from llmprism.parallelism.structure import in_two
 __all__ = ["judged_layout"]
 
 
-def judged_layout(draft: PartialLayout, trusted: float = 1.0) -> JobLayout:
-    """The layout that a finished draft states, with how sure it is and what else it might be. `trusted`: the share of
-    layouts that are right which came about as this one did."""
+def judged_layout(draft: PartialLayout) -> JobLayout:
+    """The layout that a finished draft states, with how sure it is and what else it might be."""
     layout, rules = stated_layout(draft), draft.rules
     judged = draft.kinds.confidence
     links = judged[judged >= 0.5]
     evidence = _evidence(draft, layout, links)
-    known = trusted * (evidence.named if any(group.kind is PairKind.UNKNOWN for group in layout.groups) else 1.0)
+    known = evidence.named if any(group.kind is PairKind.UNKNOWN for group in layout.groups) else 1.0
     confidence, grouping = (
         round(known * layout_confidence(one, evidence, rules), 3) if links.size else 0.0
         for one in (layout.layout, replace(layout.layout, micro_batches=None))

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from llmprism.diagnose.blame import WaitedFor
 from llmprism.diagnose.blamed_card import card_of, of_gpu_or_card
 from llmprism.diagnose.rules import RULES
 from llmprism.model import Finding, FindingKind, Where, WhereType
@@ -16,17 +17,19 @@ GPU = Finding(
     lost_gpu_seconds=1.0, summary="", evidence=(), alternatives=(),
 )  # fmt: skip
 
+BLAMED = WaitedFor(row=2, share=0.8, rival=-1, rival_share=0.0, grown_ns=1.0, confidence=0.4)
+
 
 def found(**rate):
     """Of a ring of six whose third member, `c`, is to blame: rates of pairs while steps are slower (10 else)."""
     rates = {pair: during(8, 12, value, 10.0) for pair, value in rate.items()}
-    return of_gpu_or_card(evidence_of(ring_pairs("abcdef"), rate=rates), GPU, 2, SLOWER, ~SLOWER)
+    return of_gpu_or_card(evidence_of(ring_pairs("abcdef"), rate=rates), GPU, BLAMED, SLOWER, ~SLOWER)
 
 
 def test_a_member_whose_messages_alone_are_slower_has_a_slow_card():
     card = found(bc=2.0, cd=4.0, ef=9.0)
     assert (card.kind, card.where) == (FindingKind.SLOW_NIC, Where(WhereType.NIC, "c"))
-    assert card.confidence == RULES.blame.card_sure
+    assert card.confidence == round(RULES.blame.card_sure * BLAMED.share, 3)
     assert "20%" in card.summary
 
 

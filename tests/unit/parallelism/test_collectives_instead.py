@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from llmprism.parallelism import identify_layout
-from llmprism.parallelism.collectives_instead import ahead_of, collectives_instead
+from llmprism.parallelism.collectives_instead import collectives_instead, odds_of_rival
 from llmprism.parallelism.fitted_confidence import FITTED
 from llmprism.parallelism.rival_clocks import best_clock
 from llmprism.parallelism.rules import RULES
@@ -43,12 +43,18 @@ def test_stages_that_explain_nothing_are_collectives(staged):
     found = collectives_instead(seen, doubtful, read)
     assert found.layout.pp == 1
     assert not found.pipelines
-    assert 0.5 < found.confidence <= RULES.kinds.read_anew
+    assert 0.5 < found.confidence < 0.9
 
 
 def test_what_the_links_show_speaks_against_the_other_reading(staged):
     _, layout = staged
     weight = FITTED.weight("weakest_link")
     unsure, sure = (replace(layout, evidence=(("weakest_link", bits),)) for bits in (0.0, 3.0))
-    assert ahead_of(unsure, unsure) == 0.0
-    assert ahead_of(sure, unsure) == ahead_of(sure, sure) == pytest.approx(-2.0 * 3.0 * weight)
+    assert odds_of_rival(unsure, unsure) == 0.0
+    assert odds_of_rival(sure, unsure) == odds_of_rival(sure, sure) == pytest.approx(-3.0 * weight)
+
+
+def test_a_reading_that_is_unlikely_by_itself_replaces_none(staged):
+    seen, layout = staged
+    doubtful = replace(layout, evidence=(("weakest_link", 9.0), ("no_schedule", 20.0), ("like_chance", 9.0)))
+    assert collectives_instead(seen, doubtful, read) is doubtful

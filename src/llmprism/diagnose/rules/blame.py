@@ -61,9 +61,10 @@ class BlameRules:
 
     # Its card in place of it
     card_sure: float = 0.85
-    """Confidence in the card of a member that is most to blame, whose messages fell by more than anybody else's, by
-    what a slow place does at least: of 29 such stretches (captures and even random seeds) 24 had a slow card there,
-    three another slow card, two a slow link or spine, and none a slow GPU, of which there were 63."""
+    """Times its share of the blame, the confidence in the card of a member that is most to blame, whose messages fell
+    by more than anybody else's, by what a slow place does at least: of 29 such stretches (captures and even random
+    seeds) 24 had a slow card there, three another slow card, two a slow link or spine, and none a slow GPU, of which
+    there were 63."""
 
     # Bounds of the signs: where they end in what the weights were fitted to
     much_slower: float = 0.25

@@ -225,11 +225,6 @@ class KindRules:
     """What it is worth that shard groups and replicas carry what hybrid sharding makes them carry, where the passes
     find them and no pipeline besides: of some 560 true pipelines one shows that, a closed one (1.5 in 560)."""
 
-    read_anew: float = 0.75
-    """What the confidence of a layout is multiplied by that stands in place of pipelines: of 17 (opened, and closed
-    ones by totals) 12 are right, which their other evidence says with 0.93. What was mistaken for pipelines is often
-    more than gradients."""
-
     surest_layout: float = 4.5
     """Log odds that no layout has besides what its links show (0.3 more than any of 550): what is behind by more than
     that need not be tried."""
