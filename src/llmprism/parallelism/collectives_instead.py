@@ -48,7 +48,8 @@ def collectives_instead(
     if found.pipelines or odds <= least:
         return layout
     chance = round(1.0 / (1.0 + exp(-odds)), 3)
-    return replace(found, confidence=min(found.confidence, chance), grouping=min(found.grouping, chance))
+    grouping = chance if found.grouping is None else min(found.grouping, chance)
+    return replace(found, confidence=min(found.confidence, chance), grouping=grouping)
 
 
 def odds_of_rival(layout: JobLayout, rival: JobLayout) -> float:
