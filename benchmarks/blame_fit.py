@@ -12,7 +12,6 @@ captures and tried on seeds, too, and the other way round.
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +28,7 @@ from llmprism.diagnose.rules import RULES
 from llmprism.model import FindingKind
 from llmprism.model.report import Report
 from llmprism.score import Truth, read_truth
-from llmprism.sim import simulate
-from llmprism.sim.simulation import EPOCH_NS
+from played import played
 from robust_draw import draw_scenario
 from robust_expected import fault_shows
 
@@ -108,13 +106,10 @@ def of_captures(folder: Path) -> Iterator[Slowdown]:
 def of_seeds(first: int, count: int) -> Iterator[Slowdown]:
     for seed in range(first, first + count):
         scenario = draw_scenario(seed, faults=True)
-        with tempfile.TemporaryDirectory(prefix="blame-") as work:
-            place = Path(work)
-            simulate(scenario, place)
+        with played(scenario) as (place, until_ns):
             if scenario.faults and fault_shows(scenario, place):
-                until = EPOCH_NS + int(scenario.seconds * 1e9)
                 flows, topology = str(place / "flows.parquet"), str(place / "topology.json")
-                report = diagnose_files([flows], topology, with_events=False, watched_until_ns=until)
+                report = diagnose_files([flows], topology, with_events=False, watched_until_ns=until_ns)
                 yield from slowdowns("seeds", report, read_truth(place / "truth.json.gz"))
 
 

@@ -12,7 +12,6 @@ of `endings` take for a stop is fitted; nothing else is ever weighed. Prints the
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,8 +33,7 @@ from llmprism.model.job import Job
 from llmprism.model.timeline import Timeline
 from llmprism.pipeline import local
 from llmprism.score import Truth, read_truth
-from llmprism.sim import Scenario, simulate
-from llmprism.sim.simulation import EPOCH_NS
+from played import played
 from robust_draw import draw_scenario, with_normal_ends
 
 STOPS = (FindingKind.HANG, FindingKind.CRASH)
@@ -119,14 +117,9 @@ def of_seeds(first: int, count: int, every: int) -> Iterator[Said]:
     for seed in range(first, first + count, every):
         scenario = draw_scenario(seed, faults=True)
         if scenario.faults and scenario.faults[0].kind in ("hang", "crash", "crash_restart"):
-            for played in (scenario, with_normal_ends(scenario)):
-                yield from _of_scenario(str(seed), played)
-
-
-def _of_scenario(name: str, scenario: Scenario) -> Iterator[Said]:
-    with tempfile.TemporaryDirectory(prefix="ending-") as work:
-        simulate(scenario, Path(work))
-        yield from said_in(name, "seeds", Path(work) / "flows.parquet", EPOCH_NS + int(scenario.seconds * 1e9))
+            for one in (scenario, with_normal_ends(scenario)):
+                with played(one) as (folder, until_ns):
+                    yield from said_in(str(seed), "seeds", folder / "flows.parquet", until_ns)
 
 
 def weights_of(found: Sequence[Said], ridge: float) -> Float64:

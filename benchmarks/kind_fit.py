@@ -12,7 +12,6 @@ how many kinds are right, and how sure they were said.
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,8 +31,7 @@ from llmprism.model.job import Job
 from llmprism.model.timeline import Timeline
 from llmprism.pipeline import local
 from llmprism.score import Truth, read_truth
-from llmprism.sim import simulate
-from llmprism.sim.simulation import EPOCH_NS
+from played import played
 from robust_draw import draw_scenario
 
 WATCHED_STEPS = (2.5, 6.0)
@@ -93,11 +91,9 @@ def of_seeds(first: int, count: int, every: int) -> Iterator[Said]:
         if not scenario.faults or scenario.faults[0].kind not in ("hang", "crash", "crash_restart"):
             continue
         for kind in STOPS:
-            played = replace(scenario, faults=(replace(scenario.faults[0], kind=kind.value),))
-            with tempfile.TemporaryDirectory(prefix="kind-") as work:
-                simulate(played, Path(work))
-                until = EPOCH_NS + int(played.seconds * 1e9)
-                yield from stops_in(str(seed), "seeds", Path(work) / "flows.parquet", until)
+            of_kind = replace(scenario, faults=(replace(scenario.faults[0], kind=kind.value),))
+            with played(of_kind) as (folder, until_ns):
+                yield from stops_in(str(seed), "seeds", folder / "flows.parquet", until_ns)
 
 
 def reliability(found: Sequence[Said], ridge: float) -> list[str]:

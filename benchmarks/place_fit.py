@@ -11,7 +11,6 @@ for cases that they were not fitted to.
 from __future__ import annotations
 
 import argparse
-import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -34,8 +33,7 @@ from llmprism.diagnose.slow_transfer import suspected_places
 from llmprism.model.report import Report
 from llmprism.report.json_report import document
 from llmprism.score import Truth, read_truth
-from llmprism.sim import simulate
-from llmprism.sim.simulation import EPOCH_NS
+from played import played
 from robust_draw import draw_scenario
 from robust_expected import answers_of
 
@@ -98,10 +96,8 @@ def collected(seeds: range) -> Iterator[Judged]:
             yield from suspects_in(f"{source}/{flows.parent.name}", flows.parent, [truth], None)
     for seed in seeds:
         scenario = draw_scenario(seed, faults=True)
-        with tempfile.TemporaryDirectory(prefix="places-") as work:
-            simulate(scenario, Path(work))
-            until = EPOCH_NS + int(scenario.seconds * 1e9)
-            yield from suspects_in(f"seed {seed}", Path(work), answers_of(scenario, Path(work)), until)
+        with played(scenario) as (folder, until_ns):
+            yield from suspects_in(f"seed {seed}", folder, answers_of(scenario, folder), until_ns)
 
 
 def weights_of(terms: Float64, against: Float64, right: Bool, share: Float64) -> Float64:

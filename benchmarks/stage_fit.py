@@ -11,7 +11,6 @@ they were not fitted to.
 from __future__ import annotations
 
 import argparse
-import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,8 +27,7 @@ from llmprism.diagnose.stage_signs import stage_terms, stages_of
 from llmprism.diagnose.unexplained import unexplained_steps
 from llmprism.model import FindingKind
 from llmprism.score import Truth, read_truth
-from llmprism.sim import simulate
-from llmprism.sim.simulation import EPOCH_NS
+from played import played
 from robust_draw import draw_scenario
 from robust_expected import answers_of
 
@@ -94,10 +92,8 @@ def collected(captures: Path, seeds: range) -> Iterator[Stretch]:
         yield from of_folder(flows.parent.name, flows.parent, [truth], None)
     for seed in seeds:
         scenario = draw_scenario(seed, faults=True)
-        with tempfile.TemporaryDirectory(prefix="stages-") as work:
-            simulate(scenario, Path(work))
-            until = EPOCH_NS + int(scenario.seconds * 1e9)
-            yield from of_folder(f"seed {seed}", Path(work), answers_of(scenario, Path(work)), until)
+        with played(scenario) as (folder, until_ns):
+            yield from of_folder(f"seed {seed}", folder, answers_of(scenario, folder), until_ns)
 
 
 def chances(stretch: Stretch, weights: Float64) -> Float64:

@@ -10,7 +10,6 @@ fitted to captures and tried on seeds, and the other way round.
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +26,7 @@ from llmprism.diagnose import who_stopped as stops
 from llmprism.model import FindingKind, WhereType
 from llmprism.model.job import Job
 from llmprism.score import Truth, read_truth
-from llmprism.sim import simulate
-from llmprism.sim.simulation import EPOCH_NS
+from played import played
 from robust_draw import draw_scenario
 
 STOPS = (FindingKind.HANG, FindingKind.CRASH)
@@ -95,10 +93,8 @@ def of_seeds(first: int, count: int, every: int) -> Iterator[Stop]:
     for seed in range(first, first + count, every):
         scenario = draw_scenario(seed, faults=True)
         if scenario.faults and scenario.faults[0].kind in ("hang", "crash", "crash_restart"):
-            with tempfile.TemporaryDirectory(prefix="stop-") as work:
-                simulate(scenario, Path(work))
-                until = EPOCH_NS + int(scenario.seconds * 1e9)
-                yield from stops_in("seeds", Path(work) / "flows.parquet", until)
+            with played(scenario) as (folder, until_ns):
+                yield from stops_in("seeds", folder / "flows.parquet", until_ns)
 
 
 def main() -> None:

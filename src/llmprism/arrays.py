@@ -19,6 +19,7 @@ __all__ = [
     "median",
     "median_deviation",
     "medians",
+    "nearest",
     "quantile",
 ]
 
@@ -78,6 +79,18 @@ def evenly_spread(count: int, most: int) -> Int64:
     if count <= most:
         return np.arange(count, dtype=np.int64)
     return np.linspace(0, count - 1, most).astype(np.int64)  # at least one apart, so that no two are the same
+
+
+def nearest(values: ArrayLike, among: Int64) -> Int64:
+    """For each value the place of the nearest in the sorted, non-empty `among`; of two as near the first.
+
+    >>> nearest([0, 14, 15, 90], np.array([10, 20, 30])).tolist()
+    [0, 0, 0, 2]
+    """
+    wanted = np.asarray(values)
+    right = np.minimum(np.searchsorted(among, wanted), among.size - 1)
+    left = np.maximum(right - 1, 0)
+    return np.where(np.abs(among[left] - wanted) <= np.abs(among[right] - wanted), left, right).astype(np.int64)
 
 
 def median_deviation(values: ArrayLike) -> float:

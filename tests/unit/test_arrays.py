@@ -1,4 +1,4 @@
-"""The median and the quantiles of a few numbers are NumPy's, to the bit."""
+"""The median and the quantiles of a few numbers are NumPy's, to the bit; the nearest of sorted numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmprism.arrays import FEW_NUMBERS, evenly_spread, median, median_deviation, medians, quantile
+from llmprism.arrays import FEW_NUMBERS, evenly_spread, median, median_deviation, medians, nearest, quantile
 
 WHOLE = st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=12)
 REAL = st.lists(st.floats(-1e300, 1e300) | st.sampled_from([np.nan, np.inf]), min_size=1, max_size=12)
@@ -66,3 +66,11 @@ def test_quantiles(values: list[float], share: float) -> None:
 def test_places_are_spread_evenly_and_none_comes_twice(count: int, most: int) -> None:
     expected = np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
     assert evenly_spread(count, most).tolist() == expected.tolist()
+
+
+@given(WHOLE, WHOLE)
+def test_the_nearest_is_no_farther_than_any_and_the_first_of_those(values: list[int], among: list[int]) -> None:
+    wanted, ordered = np.array(values) // 8, np.sort(np.array(among) // 8)
+    found = nearest(wanted, np.unique(ordered))
+    for value, place in zip(wanted.tolist(), found.tolist(), strict=True):
+        assert place == min(range(np.unique(ordered).size), key=lambda k: abs(np.unique(ordered).tolist()[k] - value))

@@ -19,7 +19,7 @@ each other inside their server, where no record is made: they count as one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, log
+from math import log
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.waiting import beyond_others, stage_work_ns
 from llmprism.model.finding import Alternative, FindingKind, Where, WhereType
 from llmprism.model.layout import PairKind
+from llmprism.stats.logistic import logistic
 from llmprism.stats.robust import known_mad, known_median
 
 __all__ = [
@@ -103,7 +104,7 @@ def blame(
     odds = rule.fit_constant + late + terms @ np.array([rule.fit_lead, rule.fit_explains, rule.fit_fallen, silences])
     return WaitedFor(
         row, share, rival if others[rival] > 0.0 else -1, max(float(others[rival]), 0.0),
-        max(float(signs.late[row]), float(signs.silent[row])) * longer, round(1.0 / (1.0 + exp(-float(odds))), 3),
+        max(float(signs.late[row]), float(signs.silent[row])) * longer, round(logistic(float(odds)), 3),
     )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from llmprism.diagnose.last_state import LastState
 from llmprism.diagnose.noticed import next_to_all_that_noticed
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.job import Job
+from llmprism.stats.logistic import logistic
 
 __all__ = ["alone", "chance_of_a_hang", "cut_short", "signs_of_a_hang", "still_heard", "talks_a_lot"]
 
@@ -54,7 +55,7 @@ def chance_of_a_hang(signs: Float64, rules: FaultRules = RULES) -> float:
         rule.anyway, rule.in_vain, rule.alive, rule.dead, rule.noticed, rule.singled_out, rule.supplied, rule.cut,
         rule.unnoticed, rule.hushed, rule.nobody,
     )  # fmt: skip
-    return float(1.0 / (1.0 + np.exp(-(signs @ np.array(weights)))))
+    return logistic(float(signs @ np.array(weights)))
 
 
 def signs_of_a_hang(
@@ -98,23 +99,30 @@ def _in_vain(running: Ending, state: LastState, culprit: int, rules: FaultRules)
     talk on?"""
     if culprit < 0:
         return False
-    later, rule = still_heard(running, state, rules), rules.endings
     if written_to_in_vain(state, culprit, running.silence_ns, rules):
         return True
-    talk_ns = running.alive_ns - running.last_ns
-    written_to = state.addressed_ns[culprit] >= running.last_ns + rule.still_written_to * talk_ns
-    return bool(
-        talk_ns > _long_ns(running, rules) and not later[culprit] and later.mean() >= rule.heard_members and written_to
-    )
+    long = running.alive_ns - running.last_ns > _long_ns(running, rules)
+    return long and _others_talk(running, state, culprit, rules) and _still_written_to(running, state, culprit, rules)
 
 
 def _others_live(running: Ending, state: LastState, culprit: int, rules: FaultRules) -> bool:
     """Are half of the members still heard, and neither is who is to blame nor is it written to?"""
     if culprit < 0:
         return some_are_gone(state, running.silence_ns, rules)
-    later, talk_ns = still_heard(running, state, rules), running.alive_ns - running.last_ns
-    written_to = state.addressed_ns[culprit] >= running.last_ns + rules.endings.still_written_to * talk_ns
-    return bool(later.mean() >= rules.endings.heard_members and not later[culprit] and not written_to)
+    written_to = _still_written_to(running, state, culprit, rules)
+    return _others_talk(running, state, culprit, rules) and not written_to
+
+
+def _others_talk(running: Ending, state: LastState, culprit: int, rules: FaultRules) -> bool:
+    """Are half of the members still heard, and who is to blame is not?"""
+    later = still_heard(running, state, rules)
+    return bool(later.mean() >= rules.endings.heard_members and not later[culprit])
+
+
+def _still_written_to(running: Ending, state: LastState, culprit: int, rules: FaultRules) -> bool:
+    """Is who is to blame written to for half of the time that the others talk on?"""
+    talk_ns = running.alive_ns - running.last_ns
+    return bool(state.addressed_ns[culprit] >= running.last_ns + rules.endings.still_written_to * talk_ns)
 
 
 def _supplied(state: LastState, culprit: int, period_ns: float, rules: FaultRules) -> float:

@@ -21,6 +21,7 @@ import numpy as np
 from llmprism.arrays import Float64
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.trust import log_odds
+from llmprism.stats.logistic import logistic
 
 __all__ = ["CellSign", "PlaceSigns", "chance_of", "odds_against", "terms_of"]
 
@@ -72,7 +73,7 @@ def chance_of(signs: PlaceSigns, rules: FaultRules = RULES) -> float:
         rule.held_back, rule.broken_up, rule.lagging, rule.second, rule.one_member,
     )  # fmt: skip
     odds = float(terms_of(signs, rules) @ np.array(weights)) - log(odds_against(signs, rules))
-    return round(min(1.0 / (1.0 + exp(-odds)), signs.lead, rules.trust.most_sure), 3)
+    return round(min(logistic(odds), signs.lead, rules.trust.most_sure), 3)
 
 
 def odds_against(signs: PlaceSigns, rules: FaultRules = RULES) -> float:

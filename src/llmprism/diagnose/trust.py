@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import exp, log
+from math import log
 from typing import Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from llmprism.arrays import Bool
 from llmprism.diagnose.evidence import JobEvidence
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.model.finding import Finding, FindingKind, WhereType
+from llmprism.stats.logistic import logistic
 
 __all__ = ["HELD", "WEIGHED", "calibrated", "is_permanent", "log_odds", "trusted", "waited_for"]
 
@@ -74,7 +75,7 @@ def calibrated(own: float, peers: float, rules: FaultRules = RULES) -> float:
     so sure who does the same as whom."""
     rule = rules.trust
     odds = rule.fit_constant + rule.fit_own * log_odds(own, rules) + rule.fit_peers * log_odds(peers, rules)
-    return round(min(1.0 / (1.0 + exp(-odds)), rule.most_sure), 3)
+    return round(min(logistic(odds), rule.most_sure), 3)
 
 
 def log_odds(confidence: float, rules: FaultRules = RULES) -> float:

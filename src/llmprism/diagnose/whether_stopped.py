@@ -23,6 +23,7 @@ from llmprism.diagnose.last_state import LastState
 from llmprism.diagnose.rules import RULES, FaultRules
 from llmprism.diagnose.who_stopped import Suspects
 from llmprism.model.job import Job
+from llmprism.stats.logistic import logistic
 
 __all__ = ["chance_of_a_stop", "only_one_unheard", "signs_of_whether"]
 
@@ -31,7 +32,7 @@ def chance_of_a_stop(signs: Float64, rules: FaultRules = RULES) -> float:
     """The chance that the job broke off, by the signs (`signs_of_whether`)."""
     rule = rules.whether_stopped
     weights = (rule.anyway, rule.steps, rule.apart, rule.at_once, rule.named, rule.singled_out)
-    return float(1.0 / (1.0 + np.exp(-(signs @ np.array(weights)))))
+    return logistic(float(signs @ np.array(weights)))
 
 
 def signs_of_whether(

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import exp
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from llmprism.parallelism.fitted_confidence import FITTED
 from llmprism.parallelism.hybrid import shard_grid
 from llmprism.parallelism.judged_layout import judged_layout
 from llmprism.parallelism.partial_layout import PartialLayout
+from llmprism.stats.logistic import logistic
 
 __all__ = ["collectives_instead", "odds_of_rival"]
 
@@ -47,7 +47,7 @@ def collectives_instead(
     odds = odds_of_rival(layout, found) + (fits if predicted else 0.0)
     if found.pipelines or odds <= least:
         return layout
-    chance = round(1.0 / (1.0 + exp(-odds)), 3)
+    chance = round(logistic(odds), 3)
     grouping = chance if found.grouping is None else min(found.grouping, chance)
     return replace(found, confidence=min(found.confidence, chance), grouping=grouping)
 

@@ -29,6 +29,7 @@ from llmprism.parallelism.rules import RULES, LayoutRules
 from llmprism.parallelism.superposed_rings import while_busy
 from llmprism.parallelism.uneven_messages import both_ways, uneven_messages
 from llmprism.stats.disjoint_sets import component_labels
+from llmprism.stats.logistic import logistic
 
 __all__ = ["composed_roles", "composed_start"]
 
@@ -82,7 +83,7 @@ def composed_roles(
 
 def _confidence(composed: Composed, rules: LayoutRules) -> float:
     """How sure the kinds of pairs are: as far as bits say, but no surer than those that one sort of links shows."""
-    return float(1.0 / (1.0 + np.exp(-min(composed.bits, rules.kinds.surest_odds))))
+    return logistic(min(composed.bits, rules.kinds.surest_odds))
 
 
 def _contexts_or_experts(

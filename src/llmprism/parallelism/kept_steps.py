@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Float64, Int64, median
+from llmprism.arrays import median, nearest
 from llmprism.model.clock import StepClock
 from llmprism.parallelism.rules import RULES, LayoutRules
 
@@ -22,14 +22,15 @@ def with_kept_steps(moved: StepClock, before: StepClock, rules: LayoutRules = RU
     period, holes = before.period_ns, np.flatnonzero(~moved.regular)
     if moved is before or period <= 0.0 or not holes.size:
         return moved
-    nearest, apart = _nearest(moved.boundary_ns, before.boundary_ns)
+    tick = nearest(moved.boundary_ns, before.boundary_ns)
+    apart = moved.boundary_ns - before.boundary_ns[tick]
     place = float(median(apart))
     in_place = np.abs(apart - place) <= rules.ends.near_phase * period
     if in_place.mean() < rules.ends.ticks_in_phase:
         return moved
     ticks, regular = [moved.boundary_ns[:1]], []
     for k, whole in enumerate(moved.regular.tolist()):
-        first, last = int(nearest[k]), int(nearest[k + 1])
+        first, last = int(tick[k]), int(tick[k + 1])
         seen = before.regular[first:last]
         if not whole and in_place[k] and in_place[k + 1] and seen.size > 1 and seen.all():
             ticks.append(before.boundary_ns[first + 1 : last] + np.int64(place))
@@ -38,10 +39,3 @@ def with_kept_steps(moved: StepClock, before: StepClock, rules: LayoutRules = RU
             regular.append(moved.regular[k : k + 1])
         ticks.append(moved.boundary_ns[k + 1 : k + 2])
     return StepClock(np.concatenate(ticks), np.concatenate(regular), moved.dominance)
-
-
-def _nearest(when: Int64, ticks: Int64) -> tuple[Int64, Float64]:
-    """Which of the ticks is the nearest to each time, and how long after it that is."""
-    after = np.searchsorted(ticks, when).clip(1, ticks.size - 1)
-    nearest = np.where(when - ticks[after - 1] <= ticks[after] - when, after - 1, after)
-    return nearest, (when - ticks[nearest]).astype(np.float64)

@@ -23,6 +23,7 @@ from llmprism.parallelism.left_over import LeftOver
 from llmprism.parallelism.likely_messages import odd_part
 from llmprism.parallelism.other_readings import OtherReadings
 from llmprism.parallelism.rules import RULES, LayoutRules
+from llmprism.stats.logistic import logistic
 
 __all__ = [
     "LayoutEvidence",
@@ -89,7 +90,7 @@ def layout_confidence(layout: Layout, evidence: LayoutEvidence, rules: LayoutRul
 def share_right(terms: Mapping[str, float], weights: Mapping[str, float]) -> float:
     """The same by terms and weights."""
     odds = sum(weight * terms.get(name, 0.0) for name, weight in weights.items())
-    return float(1.0 / (1.0 + np.exp(-odds)))
+    return logistic(odds)
 
 
 def named_share(transfers: TransferTable, bulk: Bool, pairs: PairRoles) -> float:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llmprism.arrays import Float64, Int64
+from llmprism.arrays import Float64, Int64, nearest
 from llmprism.model.clock import StepClock
 from llmprism.model.flows import MESSAGE_FLOOR_BYTES, TransferTable
 from llmprism.parallelism.phase import rests_after
@@ -55,17 +55,9 @@ def _norms(transfers: TransferTable, clock: StepClock, rest: Int64, rules: Layou
     if float(np.median(np.abs(delay[seen] - usual))) > rules.ends.norm_steady * clock.period_ns:
         return None
     elsewhere = seen & (np.abs(delay - usual) > rules.ends.norm_steady * clock.period_ns)
-    delay = np.where(elsewhere, _nearest(when, clock.boundary_ns + int(usual)) - clock.boundary_ns, delay)
+    delay = np.where(elsewhere, when[nearest(clock.boundary_ns + int(usual), when)] - clock.boundary_ns, delay)
     seen &= (delay > moment) & (delay <= rest)
     return np.where(seen, delay, min(usual, float(rest.max(initial=0)))).astype(np.int64)
-
-
-def _nearest(when: Int64, wanted: Int64) -> Int64:
-    """Of these (ascending) times the one nearest to each that is wanted."""
-    right = np.searchsorted(when, wanted).clip(0, when.size - 1)
-    left = np.maximum(right - 1, 0)
-    nearest: Int64 = when[np.where(np.abs(when[left] - wanted) <= np.abs(when[right] - wanted), left, right)]
-    return nearest
 
 
 def _backward_pass(transfers: TransferTable, last_links: list[tuple[int, int]], batches: int | None, clock: StepClock,

@@ -82,7 +82,8 @@ def _computes_in_silence(
     that, in most steps for longer than any layer takes?"""
     if _longest_silence(profile, rules) >= rules.sharding.silent_forward:
         return True
-    pairs = np.isin(np.arange(transfers.pair_count), gradient)
+    pairs = np.zeros(transfers.pair_count, dtype=np.bool_)
+    pairs[gradient] = True
     return longest_share(message_silences(transfers, pairs), clock) > rules.sharding.longest_layer
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmprism.arrays import Float64, Int64
+from llmprism.arrays import Float64, Int64, nearest
 from llmprism.score.document import ScoredJob
 from llmprism.score.jobs import JobMatch
 from llmprism.score.measures import SetScore
@@ -53,8 +53,8 @@ def match_boundaries(true: Int64, said: Int64, tolerance_ns: float) -> tuple[Int
     none = np.zeros(0, dtype=np.int64)
     if not true.size or not said.size:
         return none, none
-    nearest_said = _nearest(true, said)
-    nearest_true = _nearest(said, true)
+    nearest_said = nearest(true, said)
+    nearest_true = nearest(said, true)
     index = np.arange(true.size)
     close = np.abs(said[nearest_said] - true) <= tolerance_ns
     matched = index[close & (nearest_true[nearest_said] == index)]
@@ -94,10 +94,3 @@ def score_steps(truth: tuple[ScoredJob, ...], reported: tuple[ScoredJob, ...], m
 
 def _ends(job: ScoredJob) -> Int64:
     return np.unique(np.array(job.step_end_ns, dtype=np.int64))
-
-
-def _nearest(values: Int64, among: Int64) -> Int64:
-    """For each value the index of the nearest in the sorted, non-empty `among`."""
-    right = np.clip(np.searchsorted(among, values), 0, among.size - 1)
-    left = np.maximum(right - 1, 0)
-    return np.where(np.abs(among[left] - values) <= np.abs(among[right] - values), left, right).astype(np.int64)
